@@ -215,7 +215,7 @@ class Engine:
         )
         # sync
         self.made_once = MadeOnce()
-        self._states = StateReader(
+        self.states = StateReader(
             local=local,
             caches=caches,
             clusters=self.clusters,
@@ -226,7 +226,7 @@ class Engine:
             made_once=self.made_once,
         )
         self.reconciler = Reconciler(
-            states=self._states,
+            states=self.states,
             local=client,
             connection=self.clusters.connection,
             departures=self.departures,
@@ -345,7 +345,7 @@ class Engine:
         return RelayedCredentials(
             registry=self.registry,
             relays=self.relay_policy,
-            states=self._states,
+            states=self.states,
             connection=self.clusters.connection,
             network_name=self._network_name,
         )

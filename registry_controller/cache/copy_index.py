@@ -110,6 +110,15 @@ class CopyIndex:
             if not found:
                 del self._moved[source]
 
+    def on_copy_stands(self, target: Target, record: CopyRecord) -> None:
+        """Report the other copies of a source of which a copy is here now: they may wait for it."""
+        owner, source = record.marks.owner, record.source
+        if owner is None or source is None or (owner, source[0].group, source[0].kind, source[1]) not in self._moved:
+            return
+        for other in self.copies_of(owner, *source):
+            if other != target and self.has(other):
+                self.observer.on_copy_changed(other, owner)
+
     def _note_proof(self, target: Target, record: CopyRecord) -> None:
         if self._awaits_proof(target, record):
             self._awaiting[target] = None

@@ -3,7 +3,7 @@
 The cache outlives the rules that write the kind: the places that are watched come and go in it.
 
 Laws: of a copy in sync, the record keeps marks, numbers and digests, never the body · a record is changed by events
-and by `record_write`, and by nothing else.
+and by `record_write`, and by nothing else · a complete list replaces what is known from before it, object by object.
 """
 
 from __future__ import annotations
@@ -106,6 +106,14 @@ class CopyRecord:
         provenance = self.marks.provenance
         return (provenance.rule if provenance is not None else "", self.marks.owner or HERE)
 
+    @property
+    def stands_for(self) -> tuple[object, ...] | None:
+        """The source of this copy and the cluster that made it; None while it is being deleted."""
+        provenance = self.marks.provenance
+        if self.deleting or not self.marks.is_copy:
+            return None
+        return (self.marks.owner, self.source, provenance.cluster if provenance is not None else None)
+
     def group(self, kind: GVK) -> CopyGroup:
         """Return the group of this object of a kind."""
         source, provenance = self.source, self.marks.provenance
@@ -148,6 +156,9 @@ class LocalCacheIndex(Protocol):
 
     def discard(self, target: Target, record: CopyRecord) -> None:
         """Count a copy no more: it is gone, or is another one."""
+
+    def on_copy_stands(self, target: Target, record: CopyRecord) -> None:
+        """Report the other copies of a source of which a copy is here now: they may wait for it."""
 
 
 class LocalCache:
@@ -221,8 +232,15 @@ class LocalCache:
     def on_object(self, stream: SelectionStream, obj: PartialObject) -> None:
         """Take an object's present state."""
         key = obj.key
-        if not self._has(stream) or self._expectations.buffers(PendingEvent(stream, key, obj, is_there=True)):
+        if not self._has(stream):
             return
+        if stream.outdated is not None and (known := self.records.get(key)) and obj.revision < known.revision:
+            stream.outdated[key] = obj
+        if not self._expectations.buffers(PendingEvent(stream, key, obj, is_there=True)):
+            self._take(stream, obj)
+
+    def _take(self, stream: SelectionStream, obj: PartialObject) -> None:
+        key = obj.key
         record = self.records.get(key)
         if record is not None and record.uid == obj.uid and obj.revision <= record.revision:
             record.streams |= stream.bit
@@ -303,6 +321,8 @@ class LocalCache:
             self.on_delete(stream, key, None)
         if not self._has(stream):
             return
+        for key, obj in (stream.outdated or {}).items():
+            self._take_back(stream, key, obj)
         place, is_first, stream.listed = stream.selection, stream.listed < 0, 0
         was_shown = not self.shown.isdisjoint(("", place.namespace))
         self._update_shown()
@@ -323,6 +343,21 @@ class LocalCache:
         self._expectations.drop_stream(stream)
         for key in [key for key, record in self.records.items() if record.streams & stream.bit]:
             self._forget(key)
+
+    def _take_back(self, stream: SelectionStream, key: ObjectKey, obj: PartialObject) -> None:
+        """Take the older state of a complete list, where the list is late enough to have the state that is known.
+
+        The history with that state is gone, as after the restore of an etcd whose revision was raised. What was written
+        since the list began has a later revision than the list.
+        """
+        record = self.records.get(key)
+        if record is not None and record.revision > stream.listed_at:
+            return
+        if record is not None:
+            self.records[key] = replace(
+                record, revision=0, desired=None, baseline=None, verified=0, made_from=None, status_digest=None
+            )
+        self._take(stream, obj)
 
     def _record_stored(self, key: ObjectKey, stored: Stored) -> None:
         """Record our own write, so that its event is no news. The answer may be late: events since then are newer."""
@@ -426,6 +461,8 @@ class LocalCache:
         self.records[key] = record
         before = self._group_of(old) if old is not None else None
         self._groups.move(key, before=before, after=self._group_of(record))
+        if record.stands_for != (old.stands_for if old is not None else None):
+            self._index.on_copy_stands(self.target(key), record)
 
     def _group_of(self, record: CopyRecord) -> CopyGroup:
         return record.group(self.kind)

@@ -1,6 +1,7 @@
 """Our own three kinds as the local API server has them: from kopf's events, and from a list at every start.
 
-Laws: an older state never replaces a newer one; an object that a complete list lacks is gone · a rule acts for the
+Laws: an older state never replaces a newer one, unless a later complete list has it · an object that a complete list
+lacks is gone · a rule acts for the
 stabilization window after its deletion: a rule that is created again in the window was not deleted.
 """
 
@@ -133,7 +134,6 @@ class Registry:
         self._active: dict[str, tuple[StoredRule, ActiveRule | None]] = {}
         self._revisions: dict[tuple[str, str], int] = {}
         self._gone: dict[tuple[str, str], int] = {}
-        self._listed_at: dict[str, int] = {}
         self._on_change = on_change
         self._window_s = window_s
         self._now_s = now_s
@@ -179,22 +179,33 @@ class Registry:
             self._hold(plural, name, manifest)
         self._on_change(plural, name)
 
-    def replace(self, plural: str, manifests: Iterable[Manifest], *, revision: int) -> None:
-        """Apply a complete list that was read at a resourceVersion: an object that it lacks is gone."""
+    def begin_list(self, plural: str) -> Mapping[str, int]:
+        """Return the known revision of each object of a kind, before a list is read, for `replace`."""
+        keys = (*self._gone, *self._revisions)
+        return {name: self._known(plural, name) for of, name in keys if of == plural}
+
+    def replace(
+        self, plural: str, manifests: Iterable[Manifest], *, revision: int, known: Mapping[str, int] | None = None
+    ) -> None:
+        """Apply a complete list that was read at a resourceVersion: an object that it lacks is gone.
+
+        It replaces each object whose revision is as it was in `known`, when the list began, also by an older state, as
+        after the restore of an etcd. Without `known`, nothing has changed since then.
+        """
+        known = self.begin_list(plural) if known is None else known
         if plural == meta.RULES.resource and self._complete_at_s == math.inf:
             self._complete_at_s = self._now_s() + self._window_s
-        before, self._listed_at[plural] = self._listed_at.get(plural, 0), revision
-        if revision < before:
-            # The local etcd was restored from an older backup: older revisions are current now.
-            self._revisions = {key: 0 if key[0] == plural else held for key, held in self._revisions.items()}
-            self._gone = {key: held for key, held in self._gone.items() if key[0] != plural}
         listed = set()
         for manifest in manifests:
-            listed.add(meta.metadata_of(manifest).get("name", ""))
+            listed.add(name := meta.metadata_of(manifest).get("name", ""))
+            if self._known(plural, name) == known.get(name, 0):
+                self._revisions.pop((plural, name), None)
+                self._gone.pop((plural, name), None)
             self.apply(plural, None, manifest)
         for name in [*self._names(plural)]:
-            if name not in listed and (known := self._known(plural, name)) <= revision:
-                self._drop(plural, name, known)
+            last = self._known(plural, name)
+            if name not in listed and (last == known.get(name, 0) or last <= revision):
+                self._drop(plural, name, last)
                 self._on_change(plural, name)
 
     def set_pruned(self, rule: str, paths: tuple[str, ...]) -> None:
@@ -378,9 +389,9 @@ class RegistryReader:
 
     async def _read_kind(self, gvr: GVR, kind: GVK) -> None:
         found: list[Manifest] = []
-        revision = 0
+        revision, known = 0, self._registry.begin_list(gvr.resource)
         async for page in list_objects(self._reader, gvr, EVERYTHING, kind=kind):
             found = [] if page.is_first else found
             found.extend(decode_manifest(obj.raw) for obj in page.items)
             revision = meta.revision(page.resource_version)
-        self._registry.replace(gvr.resource, found, revision=revision)
+        self._registry.replace(gvr.resource, found, revision=revision, known=known)

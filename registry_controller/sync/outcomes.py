@@ -119,7 +119,7 @@ def _class_of(decision: Apply | Hold | Skip | NeedsProof) -> ResultClass:
     match decision:
         case Apply() | Skip(reason=Reason.IN_SYNC):
             return ResultClass.SYNCED
-        case Hold(reason=Reason.NAMESPACE_MISSING | Reason.NAMESPACE_TERMINATING | Reason.LATER_FORMAT):
+        case Hold(reason=reason) if reason in _WAITS_HERE:
             return ResultClass.WAITING
         case Hold() | NeedsProof():
             return ResultClass.HELD
@@ -132,6 +132,8 @@ def _class_of(decision: Apply | Hold | Skip | NeedsProof) -> ResultClass:
 def _message(state: TargetState, decision: Decision) -> str:
     """Return the message for a person; empty where nothing needs attention."""
     reason = decision.reason
+    if reason is Reason.NEW_COPY_MISSING and state.origin.moved_to is not None:
+        return f"{message_of(reason)}: {state.origin.moved_to}"
     if reason is Reason.COPY_FROZEN and state.current is not None:
         is_doubtful = state.current.marks.sync_disabled is Doubt.SAYS_FALSE
     else:
@@ -208,6 +210,11 @@ _UNREPORTED: Final = frozenset({
     Reason.NO_LONGER_WANTED, Reason.RULE_GONE, Reason.NOT_SELECTED, Reason.NOT_FOR_THIS_CLUSTER,
     Reason.OTHER_KIND, Reason.OWNER_LEFT, Reason.UNKNOWN_OWNER, Reason.NOT_WANTED, Reason.OUR_OWN,
 })  # fmt: skip
+
+_WAITS_HERE: Final = frozenset({
+    Reason.NAMESPACE_MISSING, Reason.NAMESPACE_TERMINATING, Reason.NEW_COPY_MISSING, Reason.LATER_FORMAT,
+})  # fmt: skip
+"""The holds that something in this cluster ends: until then the rule is not in sync."""
 
 _MESSAGES: Final = {
     reason: message_of(reason)

@@ -67,7 +67,9 @@ class StateReader:
         self._members = caches.members
         self._namespaces = caches.namespaces
         self._clusters = clusters
-        self._origins = OriginReader(sources=caches.sources, clusters=clusters, rule_states=rule_states)
+        self.origins = OriginReader(
+            sources=caches.sources, copies=caches.copies, clusters=clusters, rule_states=rule_states
+        )
         self._departures = departures
         self._absences = absences
         self._tombstones = tombstones
@@ -121,7 +123,7 @@ class StateReader:
             spent=spent,
         )
         if record is not None and depends_on_origin(state):
-            state = state._replace(origin=self._origins.read(state, record))
+            state = state._replace(origin=self.origins.read(state, record))
         return state, offers
 
     def _read_spent(

@@ -231,7 +231,7 @@ class SelectionStream(EventHandler):
     Every object that its server stored up to `revision` was received, or comes with the present list. `generation` is
     that of the cache's rules at the start of the last list, `listed` at the start of the last complete list, -1 before.
     `listed_at` is the revision of the last list, and `reached` the highest one before it, also before the server's
-    history went back.
+    history went back. While a list is read, `outdated` collects its objects that are older than what is known.
     """
 
     def __init__(self, cache: StreamHandler, selection: Selection, bit: int, *, generation: int = 0) -> None:
@@ -244,11 +244,13 @@ class SelectionStream(EventHandler):
         self.revision = 0
         self.listed_at = self.reached = 0
         self._before_list = 0
+        self.outdated: dict[ObjectKey, PartialObject] | None = None
         self._cache = cache
 
     def on_list(self) -> None:
         """Note that a list begins."""
         self._before_list = self.revision
+        self.outdated = {}
         self._cache.on_stream_listing(self)
 
     def on_list_end(self, revision: int) -> None:
@@ -274,6 +276,7 @@ class SelectionStream(EventHandler):
         self.is_complete = True
         self.error = None
         self._cache.on_stream_synced(self)
+        self.outdated = None
 
     def on_error(self, error: RegistryError) -> None:
         """Note why the stream is not current."""
@@ -285,6 +288,7 @@ class SelectionStream(EventHandler):
         self.is_complete = False
         self.reached = max(self.reached, self.revision)
         self.revision = 0
+        self.outdated = None
         self._cache.on_stream_reset(self)
 
     def refused(self, error: InvalidObject) -> None:

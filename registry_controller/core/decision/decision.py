@@ -64,6 +64,7 @@ class Reason(enum.Enum):
     NAMESPACE_TERMINATING = "NamespaceTerminating"
     MAY_HOLD_NATIVE_OBJECTS = "MayHoldNativeObjects"
     BEING_DELETED = "BeingDeletedHere"
+    NEW_COPY_MISSING = "NewCopyMissing"
     OWNER_LEAVES = "OwnerLeaves"
     MISSING_AT_OWNER = "MissingAtOwner"
     DELETION_JUDGED = "DeletionBeingJudged"

@@ -159,6 +159,14 @@ class NamespaceState(enum.Enum):
     TERMINATING = "terminating"
 
 
+class Move(enum.Enum):
+    """Whether the rule that made a copy gives the copy's source another place now."""
+
+    NONE = "its rule gives the source no other place"
+    WAITS = "its rule gives the source another place, and no copy of the source is there"
+    DONE = "a copy of the source is at the place that its rule gives it now"
+
+
 class Origin(NamedTuple):
     """The facts in the caches about a copy's source and rule, while no claim stands for the copy.
 
@@ -168,11 +176,10 @@ class Origin(NamedTuple):
     `others_synced` means that every rule which reads the source's kind from its owner has its lists complete.
     `rule_state` is the state of the rule that made the copy, `deletes_unwanted` its policy; where another rule has its
     name here, the state of the latter, and the policy in the copy. For a copy of a rule, `source_rule` is the state of
-    that rule at its owner; None for another copy. `moved` means that the rule that made the copy makes another copy of
-    the source now. `saw_match` means that this daemon has seen the rule, as it is now, match the source, and no answer
-    that the source exists.
-    `is_anew` means that the source, or the feature that the rule asks for, is absent since its definition was installed
-    again, or since its owner has another history.
+    that rule at its owner; None for another copy. `move` is whether the rule that made the copy gives its source
+    another place now, `moved_to` that place. `saw_match` means that this daemon has seen the rule, as it is now, match
+    the source, and no answer that the source exists. `is_anew` means that the source, or the feature that the rule asks
+    for, is absent since its definition was installed again, or since its owner has another history.
     """
 
     rule: str = ""
@@ -183,7 +190,8 @@ class Origin(NamedTuple):
     rule_state: RuleState = RuleState.SILENT
     deletes_unwanted: bool = False
     source_rule: RuleState | None = None
-    moved: bool = False
+    move: Move = Move.NONE
+    moved_to: Target | None = None
     saw_match: bool = False
     is_anew: bool = False
 

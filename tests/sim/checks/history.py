@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from registry_controller.api.meta import ObjectKey
@@ -69,6 +69,16 @@ class History:
             self.entries.append(Entry(at, name, "", Change(0, kind, key, found, None, found)))
         for kind, key, found in _objects(member.server):
             self.add(Entry(at, name, "", Change(0, kind, key, None, found, None)))
+
+    def restored(self, member: Member, restore: Callable[[], None], *, at: float) -> None:
+        """Note what the restore of a cluster's store changes."""
+        before = {(kind, key): found for kind, key, found in _objects(member.server)}
+        restore()
+        after = {(kind, key): found for kind, key, found in _objects(member.server)}
+        for kind, key in dict.fromkeys((*before, *after)):
+            old, new = before.get((kind, key)), after.get((kind, key))
+            if old is not new:
+                self.add(Entry(at, member.name, "", Change(0, kind, key, old, new, old)))
 
     def add(self, entry: Entry) -> None:
         """Note a change."""

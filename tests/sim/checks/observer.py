@@ -11,7 +11,7 @@ import asyncio
 import base64
 import dataclasses
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
@@ -92,6 +92,14 @@ class Observer:
         self._check_journal(before, member.name)
         self.history.rebuilt(member.name, before, at=asyncio.get_running_loop().time())
         self._listen(member)
+
+    def see_restored(self, member: Member, restore: Callable[[], None]) -> None:
+        """Look at the restore of a cluster: what it changes, nobody has written, and orders of revisions begin anew."""
+        self.history.restored(member, restore, at=asyncio.get_running_loop().time())
+        self._newest = {
+            place: known for place, known in self._newest.items() if member.name not in (place[0], place[2])
+        }
+        self.say(f"the etcd of {member.name} is restored")
 
     def _check_journal(self, server: ApiServer, name: str) -> None:
         self._tally.clauses["R5"] += len(server.journal)
@@ -429,8 +437,8 @@ class Observer:
                 break
             if undone is None or undone.change.kind.kind in kinds:
                 yield self.history.world_before(count)
-        key = ObjectKey("", rule)
-        for found in self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=entry.at - WINDOW_S):
+        key, at_s = ObjectKey("", rule), max(since_s, entry.at - WINDOW_S)
+        for found in self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=at_s):
             yield self.history.world_where(entry.cluster, "ResourceSyncRule", key, found)
         for rebuild in self.history.rebuilds:
             if rebuild.former == owner and rebuild.at >= entry.at - WINDOW_S:

@@ -128,15 +128,17 @@ class Oracle:
         names = {found["spec"]["featureName"] for found in self.world.all(peer, "ClusterFeature").values()}
         return all(asked["featureName"] in names for asked in rule.spec.get("clusterFeatureMatch") or ())
 
-    def made_of(self, source: Manifest, *, owner: str, local: str) -> Iterator[tuple[Rule, Copy | None]]:
-        """Say what the rules of a cluster make of one source."""
+    def made_of(
+        self, source: Manifest, *, owner: str, local: str, barred: bool = False
+    ) -> Iterator[tuple[Rule, Copy | None]]:
+        """Say what the rules of a cluster make of one source; with `barred`, also where they may not write."""
         if (source["metadata"].get("labels") or {}).get(meta.CORE_RESOURCE) or is_made_by_controller(source):
             return
         for rule in self.rules(local):
             acts = not rule.is_idle and self.is_for(rule, local) and self.reads(rule, owner)
             if rule.kind == source["kind"] and acts and rule.matching(source):
                 copy = make_copy(source, rule, owner=owner, owner_id=self.world.id_of(owner), local=local)
-                if copy is None or not self.is_barred(rule, copy, local):
+                if copy is None or barred or not self.is_barred(rule, copy, local):
                     yield rule, copy
 
     def is_barred(self, rule: Rule, copy: Copy, cluster: str) -> bool:
@@ -236,11 +238,28 @@ class Oracle:
             return Fate.GOES if deletes or goes else Fate.STAYS
         if source is None:
             return Fate.GOES
-        made = list(self.made_of(source, owner=owner, local=cluster))
+        return self._fate_by_move(cluster, rule, source, owner=owner, is_maker=is_maker, deletes=deletes or goes)
+
+    def _fate_by_move(
+        self, cluster: str, rule: Rule, source: Manifest, *, owner: str, is_maker: bool, deletes: bool
+    ) -> Fate:
+        """Say what becomes of a copy that its rule gives another place, or none: the new copy is made first (W3)."""
+        made = list(self.made_of(source, owner=owner, local=cluster, barred=True))
         if any(copy is None for _, copy in made):
             return Fate.STAYS
-        moved = is_maker and any(found.name == rule.name for found, _ in made)
-        return Fate.GOES if moved or deletes or goes else Fate.STAYS
+        places = [copy.place for found, copy in made if copy is not None and found.name == rule.name]
+        if not is_maker or not places:
+            return Fate.GOES if deletes else Fate.STAYS
+        is_made = any(self._is_copied(cluster, place, source, owner) for place in places)
+        return Fate.GOES if is_made else Fate.STAYS
+
+    def _is_copied(self, cluster: str, place: Place, source: Manifest, owner: str) -> bool:
+        """Say whether a copy of a source is at a place, and is not about to go."""
+        found = self.world.all(cluster, place.kind).get(place.key)
+        if found is None or found["metadata"].get("deletionTimestamp"):
+            return False
+        is_same = source_named_by(found) == (source["kind"], key_of(source))
+        return is_same and marks_of(found).owner == self.world.id_of(owner)
 
     def _is_maker(self, rule: Rule, marks: Marks) -> bool:
         """Say whether a rule is the one that made a copy, and not another one of its name."""

@@ -56,8 +56,8 @@ class ApiServer:
 
     It serves custom kinds in the versions that their definitions say, where there are any. What may be wrong with it:
     `skew_s` seconds lie between its clock and the others', the kinds in `unserved` are not there, those in `unreadable`
-    (a kind, or with it a label selector or an object's key) may not be read, those in `denied` may not be written, and
-    `trouble` are the answers that come next, whatever is asked.
+    (a kind, or with it a label selector or an object's key) may not be read, those in `denied` (a kind, or with it a
+    name) may not be written, and `trouble` are the answers that come next, whatever is asked.
     `generation` says how often the cluster was built before: each time it has another CA.
     `acting` is who is writing at this moment, empty for people and controllers.
     """
@@ -210,7 +210,8 @@ class ApiServer:
         manifest = orjson.loads(body or b"{}")
         self.acting = who
         try:
-            if request.kind.kind in self.denied:
+            name = request.key.name or _name(manifest)
+            if not self.denied.isdisjoint((request.kind.kind, f"{request.kind.kind} {name}")):
                 raise Refusal(403, "Forbidden", "a policy of this cluster does not allow it")
             stored = self._write(method, request, manifest)
             status = 200

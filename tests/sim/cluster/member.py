@@ -68,6 +68,7 @@ class SimEar:
         self._on = True
         self.list_again()
         self._store.listeners.append(self._hear)
+        self._store.restored.append(self._list_anew)
         asyncio.get_running_loop().call_later(_SETTLED_S, self._resync)
 
     def list_again(self) -> None:
@@ -85,6 +86,12 @@ class SimEar:
         if self._on:
             self._on = False
             self._store.listeners.remove(self._hear)
+            self._store.restored.remove(self._list_anew)
+
+    def _list_anew(self) -> None:
+        """List after a restore, as kopf does when its watch is refused; it reports no deletion then."""
+        self.list_again()
+        asyncio.get_running_loop().call_later(_SETTLED_S, self._resync)
 
     def _hear(self, change: Change) -> None:
         if change.kind.kind in _OWN_KINDS:

@@ -64,6 +64,7 @@ class Store:
     """Objects of one cluster. `now` gives the time as Kubernetes spells it; `listeners` hear each change at once.
 
     `unknown` are the fields that it drops, as an older definition does: each a kind and the path of a field.
+    `restored` hear that everything was put back.
     """
 
     def __init__(self, *, now: Callable[[], str], chance: random.Random) -> None:
@@ -71,6 +72,7 @@ class Store:
         self.compacted = self.revision
         self.history: list[Change] = []
         self.listeners: list[Callable[[Change], None]] = []
+        self.restored: list[Callable[[], None]] = []
         self.now = now
         self.habits = Habits()
         self.unknown: set[tuple[str, ...]] = set()
@@ -97,11 +99,16 @@ class Store:
         """Copy everything, as a snapshot of etcd does; objects are never changed in place."""
         return Backup(self.revision, {kind: dict(held) for kind, held in self._objects.items()})
 
-    def restore(self, backup: Backup) -> None:
-        """Put everything back as it was: the past is the present, and its history is not known."""
-        self.revision = backup.revision
+    def restore(self, backup: Backup, *, bump: int = 0) -> None:
+        """Put everything back as it was: the past is the present, and its history is not known.
+
+        The objects keep their revisions; `bump` raises that of the store alone, as etcd's `--bump-revision` does.
+        """
+        self.revision = backup.revision + bump
         self._objects = {kind: dict(held) for kind, held in backup.objects.items()}
         self.compact()
+        for hear in list(self.restored):
+            hear()
 
     def new_uid(self) -> str:
         """Make a uid."""

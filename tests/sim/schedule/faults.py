@@ -12,6 +12,7 @@ import orjson
 
 from tests.sim.checks.expected_copies import marks_of
 from tests.sim.cluster.group import carry_over
+from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.cluster.request import Answer
 from tests.sim.cluster.store import Change, Refusal
@@ -199,12 +200,33 @@ def hears_out_of_order_from(stage: Stage, member: Member, peer: str, late_s: flo
 
 # API servers.
 
+_FIXED = [BY_KIND[kind] for kind in ("Cluster", "ClusterFeature", "Secret", "Namespace", "CustomResourceDefinition")]
+
 
 @deed(nothing, fault=True, weight=3)
 def forgets_history(stage: Stage, member: Member) -> None:
     """Compact: watches that were cut have to begin anew."""
     stage.group.cut(member.name)
     member.server.compact()
+
+
+@deed(lambda chance, who, names: (chance.choice((3.0, 12.0, 30.0)), chance.choice((0, 10**6))), fault=True, weight=3)
+def has_its_etcd_restored(stage: Stage, member: Member, age_s: float, bump: int) -> None:
+    """Lose all that is written in some seconds: the etcd is put back, with or without a raised revision.
+
+    It is not put back where membership has changed meanwhile: what people did about that would have to be done again.
+    """
+    server = member.server
+    backup = server.store.backup()
+
+    def restore() -> None:
+        now = server.store.backup()
+        is_same = all(now.objects.get(kind) == backup.objects.get(kind) for kind in _FIXED)
+        if member.server is server and is_same:
+            stage.group.cut(member.name)
+            stage.observer.see_restored(member, lambda: server.store.restore(backup, bump=bump))
+
+    stage.until(age_s, restore)
 
 
 @deed(_duration, fault=True, weight=3)

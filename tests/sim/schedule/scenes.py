@@ -236,8 +236,46 @@ def _altered_rule(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def _moved_in_vain(chance: random.Random, names: str) -> list[Step]:
+    """A rule gives its copies other names that cannot be made for a while; the source changes or goes meanwhile."""
+    here, owner, _ = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    places = [(kind, "default", name) for name in "xy"]
+    then = "drops" if chance.random() < 0.3 else "puts"
+    return [
+        Step(
+            0.0,
+            "rules",
+            here,
+            (f"{kind.lower()}s-1", (kind, "plain", "labels", chance.choice(("", "Delete")), "stays")),
+        ),
+        *(Step(0.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")) for place in places),
+        Step(3.0, "moves copies in vain", here, (0, chance.choice(("no namespace", "taken", "refused")), 40.0)),
+        Step(3.0, then, owner, (places[0], f"v{chance.randrange(10**6)}", "sync")[: 1 if then == "drops" else 3]),
+        Step(chance.choice((0.0, 40.0)), chance.choice(("restarts", "is killed")), here),
+    ]
+
+
+def _restored(chance: random.Random, names: str) -> list[Step]:
+    """The etcd of a cluster with copies is put back: states of sources or copies are lost, and an edit of a rule."""
+    here, owner, _ = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    places = [(kind, "default", name) for name in "xy"]
+    values = [f"v{chance.randrange(10**6)}" for _ in range(4)]
+    name = f"{kind.lower()}s-1"
+    edit = Step(0.3, "rules", here, (name, (kind, chance.choice(("marking", "plain")), "labels", "Delete", "stays")))
+    return [
+        Step(0.0, "rules", here, (name, (kind, "plain", "labels", "Delete", "stays"))),
+        *(Step(0.0, "puts", owner, (place, value, "sync")) for place, value in zip(places, values[:2], strict=True)),
+        Step(3.0, "has its etcd restored", chance.choice((here, here, owner)), (7.0, chance.choice((0, 10**6)))),
+        *(Step(0.3, "puts", owner, (place, value, "sync")) for place, value in zip(places, values[2:], strict=True)),
+        *([edit] if chance.random() < 0.7 else []),
+        Step(20.0, "puts", owner, (places[0], values[0], "sync")),
+    ]
+
+
 SCENES: Sequence[Callable[[random.Random, str], list[Step]]] = (
     _unheard_while_silent, _forged_relay, _left_and_relayed, _inhabited_namespace, _carried_credentials, _rivals,
     _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything, comes_and_goes, _another_kind,
-    _altered_rule,
+    _altered_rule, _moved_in_vain, _restored,
 )  # fmt: skip

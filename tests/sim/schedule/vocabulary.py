@@ -17,6 +17,8 @@ from tests.sim.cluster.group import rule
 NAMES = ("x", "y", "z")
 NAMESPACES = ("default", "team", "extra")
 ELSEWHERE = "elsewhere"
+NOWHERE = "nowhere"
+"""A namespace that is nowhere, until somebody makes it."""
 KINDS = ("ConfigMap", "Secret", "Widget", "Region", "Namespace", "Pod")
 WRITTEN = (*KINDS, "Gadget", "ResourceSyncRule")
 """Every kind of which rules make copies."""
