@@ -206,6 +206,7 @@ class _Store:
             self.stream.on_object(self.there)
         elif was:
             self.stream.on_delete(KEY, None)
+        self.stream.on_list_end(self.revision)
         self.stream.on_synced(self.revision)
 
     def _put(self, marks: Mapping[str, str]) -> Any:
