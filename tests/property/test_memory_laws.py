@@ -204,9 +204,9 @@ class _Store:
         was, self.is_listed = self.is_listed, self.there is not None
         if self.is_listed:
             self.stream.on_object(self.there)
-        elif was:
-            self.stream.on_delete(KEY, None)
         self.stream.on_list_end(self.revision)
+        if was and not self.is_listed:
+            self.stream.on_delete(KEY, None)
         self.stream.on_synced(self.revision)
 
     def _put(self, marks: Mapping[str, str]) -> Any:
