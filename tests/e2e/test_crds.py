@@ -280,6 +280,20 @@ REFUSED = {
         rule(rules=[{"match": [{"objectKey": {}}]}, {"match": [{}, {"name": "a", "namespace": "b"}]}]),
         ("spec.rules[1].match[1].name: Forbidden", "spec.rules[1].match[1].namespace: Forbidden"),
     ),
+    "as the first README of the original": (
+        matching({"objectKey": None, "name": "x", "namespace": "y"}),
+        tuple(
+            f"spec.rules[0].match[0].{part}: Forbidden: belongs under objectKey: "
+            'write objectKey: {name: "x", namespace: "y"}'
+            for part in ("name", "namespace")
+        ),
+    ),
+    "a name beside the namespace in objectKey": (
+        matching({"objectKey": {"namespace": "b"}, "name": "a"}), ('write objectKey: {name: "a", namespace: "b"}',),
+    ),
+    "a namespace beside the name in objectKey": (
+        matching({"objectKey": {"name": "a"}, "namespace": "b"}), ('write objectKey: {name: "a", namespace: "b"}',),
+    ),
     "a name that is empty": (matching({"name": ""}), ("spec.rules[0].match[0].name: Forbidden",)),
     "a stray dash before the mutations": (
         rule(rules=[{"match": [{"objectKey": {"name": "a"}}]}, {"mutations": {"labels": {"add": {"a": "b"}}}}]),
