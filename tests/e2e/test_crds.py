@@ -280,8 +280,8 @@ REFUSED = {
         rule(rules=[{"match": [{"objectKey": {}}]}, {"match": [{}, {"name": "a", "namespace": "b"}]}]),
         ("spec.rules[1].match[1].name: Forbidden", "spec.rules[1].match[1].namespace: Forbidden"),
     ),
-    "as the first README of the original": (
-        matching({"objectKey": None, "name": "x", "namespace": "y"}),
+    "both, which are spelled as they must be written": (
+        matching({"name": "x", "namespace": "y"}),
         tuple(
             f"spec.rules[0].match[0].{part}: Forbidden: belongs under objectKey: "
             'write objectKey: {name: "x", namespace: "y"}'
@@ -367,6 +367,19 @@ def test_a_mistake_is_refused_with_its_path(
     said = refusal(plane, manifest, *flags)
     for word in words:
         assert word in said
+
+
+@pytest.mark.parametrize("flags", [(), ("--validate=false",)], ids=["apply", "unvalidated"])
+def test_the_rule_of_the_originals_first_readme_is_spelled_as_it_must_be(
+    plane: Cluster, flags: tuple[str, ...]
+) -> None:
+    """Server-side apply refuses the null before it looks at the match."""
+    said = refusal(plane, matching({"objectKey": None, "name": "x", "namespace": "y"}), *flags)
+    for part in ("name", "namespace"):
+        assert (
+            f'match[0].{part}: Forbidden: belongs under objectKey: write objectKey: {{name: "x", namespace: "y"}}'
+            in said
+        )
 
 
 WRONG_TYPES = {
