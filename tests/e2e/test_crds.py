@@ -289,10 +289,16 @@ REFUSED = {
         ),
     ),
     "a name beside the namespace in objectKey": (
-        matching({"objectKey": {"namespace": "b"}, "name": "a"}), ('write objectKey: {name: "a", namespace: "b"}',),
+        matching({"objectKey": {"namespace": "b"}, "name": "a"}), (
+            "spec.rules[0].match[0].name: Forbidden: belongs under objectKey",
+            'write objectKey: {name: "a", namespace: "b"}',
+        ),
     ),
     "a namespace beside the name in objectKey": (
-        matching({"objectKey": {"name": "a"}, "namespace": "b"}), ('write objectKey: {name: "a", namespace: "b"}',),
+        matching({"objectKey": {"name": "a"}, "namespace": "b"}), (
+            "spec.rules[0].match[0].namespace: Forbidden: belongs under objectKey",
+            'write objectKey: {name: "a", namespace: "b"}',
+        ),
     ),
     "a name that is empty": (matching({"name": ""}), ("spec.rules[0].match[0].name: Forbidden",)),
     "a stray dash before the mutations": (
