@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
@@ -13,6 +14,8 @@ from registry_controller.api.fields import Field
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.api.selectors import Selector, read_selector
 
+KEY_PARTS: Final = ("name", "namespace")
+"""The fields of `objectKey`."""
 _INT32 = range(-(2**31), 2**31)
 
 
@@ -27,7 +30,10 @@ class ContentMatch:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Conditions that must all be met; an empty part is no condition. `path` is the path of the match in the rule."""
+    """Conditions that must all be met; an empty part is no condition. `path` is the path of the match in the rule.
+
+    `misplaced` are the parts of the object's key that were written directly under the match.
+    """
 
     path: str
     name: str = ""
@@ -37,6 +43,7 @@ class Match:
     annotations: tuple[Selector, ...] = ()
     content: tuple[ContentMatch, ...] = ()
     has_sync_status: bool = False
+    misplaced: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -167,14 +174,16 @@ def _read_entry(field: Field) -> RuleEntry:
 
 
 def _read_match(field: Field) -> Match:
-    for misplaced in ("name", "namespace"):
-        if field[misplaced].value is not None:
-            raise InvalidObject(f"{field.path}.{misplaced}", f"belongs under objectKey: write objectKey.{misplaced}")
+    for part in KEY_PARTS:
+        if is_contradicted(field, part):
+            message = f"belongs under objectKey, and differs from objectKey.{part}: remove one of them"
+            raise InvalidObject(f"{field.path}.{part}", message)
     key = field["objectKey"]
     return Match(
         path=field.path,
-        name=key["name"].text(),
-        namespace=key["namespace"].text(),
+        name=key["name"].text() or field["name"].text(),
+        namespace=key["namespace"].text() or field["namespace"].text(),
+        misplaced=tuple(part for part in KEY_PARTS if field[part].value is not None),
         namespaces=field["namespaces"].texts(),
         labels=tuple(
             read_selector(item) for item in field["labels"].items(of="selectors, such as [{matchLabels: {key: value}}]")
@@ -185,6 +194,12 @@ def _read_match(field: Field) -> Match:
         content=tuple(_read_content(item) for item in field["content"].items()),
         has_sync_status=field["syncStatus"].value is not None,
     )
+
+
+def is_contradicted(match: Field, part: str) -> bool:
+    """Return whether a part of the object's key, directly under a match, differs from that part of its `objectKey`."""
+    held, misplaced = match["objectKey"][part].value, match[part].value
+    return misplaced is not None and held not in (None, "") and held != misplaced
 
 
 def _read_content(field: Field) -> ContentMatch:

@@ -48,6 +48,10 @@ class Item:
     manifest: Mapping[str, Any]
     node: yaml.Node
 
+    def node_at(self, path: str) -> yaml.Node:
+        """Return the node of a path that ends in an element of a list, or the nearest node that exists."""
+        return _find(self.node, path)
+
     def place(self, path: str) -> Position:
         """Return the position of a field's key, or of the nearest field that exists."""
         return _place_of(_find(self.node, path))

@@ -16,7 +16,9 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import read_feature
 from registry_controller.cache.crds import read_bundled
 from registry_controller.cli.documents import Document, Duplicate, Item, Position, read_documents
+from registry_controller.cli.lint_fix import fix_text
 from registry_controller.core.rules.findings import Finding
+from registry_controller.core.rules.misplaced import list_errors
 from registry_controller.core.rules.schema import find_schema_errors, suggest_name
 from registry_controller.core.rules.validation import find_problems, has_too_many_values
 
@@ -39,21 +41,44 @@ class Remark(NamedTuple):
 
 
 @click.command("lint")
+@click.option("--fix", is_flag=True, help="Move a misplaced `name` and `namespace` under `objectKey`, in the files.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
-def lint_command(files: tuple[Path, ...]) -> None:
+def lint_command(files: tuple[Path, ...], *, fix: bool) -> None:
     """Check Clusters, ClusterFeatures and ResourceSyncRules in YAML files; `-` is standard input.
 
-    Objects of other kinds are not checked. Exits 1 on errors; warnings do not count.
+    Objects of other kinds are not checked. Exits 1 on errors; warnings do not count. With --fix, it writes the files in
+    which a match has its name or namespace one level too high, and then checks them.
 
     \b
     Examples:
       registry-controller lint rule.yaml
+      registry-controller lint --fix rules/*.yaml
       kubectl get rsr greetings -o yaml | registry-controller lint -
     """
+    if fix and any(str(file) == "-" for file in files):
+        raise click.UsageError("--fix writes files: it cannot write standard input")
+    for file in files if fix else ():
+        _fix_file(file)
     remarks = [remark for file in files for remark in _lint_file(file)]
     for remark in remarks:
         click.echo(str(remark))
     sys.exit(1 if any(remark.finding.is_error for remark in remarks) else 0)
+
+
+def _fix_file(file: Path) -> None:
+    """Write a file again, if it has misplaced parts that can be moved; the check reports one that cannot be read."""
+    try:
+        with file.open(encoding="utf-8", newline="") as opened:
+            text = opened.read()
+        fixed = fix_text(text)
+        if fixed != text:
+            with file.open("w", encoding="utf-8", newline="") as opened:
+                opened.write(fixed)
+            click.echo(f"{file}: moved the misplaced fields under objectKey")
+    except UnicodeDecodeError:
+        return
+    except OSError as error:
+        raise click.ClickException(f"{file}: cannot be written: {error.strerror}") from None
 
 
 def _lint_file(file: Path) -> Iterator[Remark]:
@@ -155,7 +180,10 @@ def _findings(manifest: Mapping[str, Any], *, named: bool) -> list[Finding]:
 def _reading_findings(manifest: Mapping[str, Any], kind: str) -> list[Finding]:
     reader = _READERS.get(kind)
     if reader is None:
-        return find_problems(manifest)[1]
+        misplaced = [*list_errors(manifest)]
+        paths = {finding.path for finding in misplaced}
+        found = find_problems(manifest)[1]
+        return [*misplaced, *(finding for finding in found if finding.is_error or finding.path not in paths)]
     try:
         reader(manifest)
     except InvalidObject as error:

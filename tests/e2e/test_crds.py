@@ -280,6 +280,26 @@ REFUSED = {
         rule(rules=[{"match": [{"objectKey": {}}]}, {"match": [{}, {"name": "a", "namespace": "b"}]}]),
         ("spec.rules[1].match[1].name: Forbidden", "spec.rules[1].match[1].namespace: Forbidden"),
     ),
+    "both, which are spelled as they must be written": (
+        matching({"name": "x", "namespace": "y"}),
+        tuple(
+            f"spec.rules[0].match[0].{part}: Forbidden: belongs under objectKey: "
+            'write objectKey: {name: "x", namespace: "y"}'
+            for part in ("name", "namespace")
+        ),
+    ),
+    "a name beside the namespace in objectKey": (
+        matching({"objectKey": {"namespace": "b"}, "name": "a"}), (
+            "spec.rules[0].match[0].name: Forbidden: belongs under objectKey",
+            'write objectKey: {name: "a", namespace: "b"}',
+        ),
+    ),
+    "a namespace beside the name in objectKey": (
+        matching({"objectKey": {"name": "a"}, "namespace": "b"}), (
+            "spec.rules[0].match[0].namespace: Forbidden: belongs under objectKey",
+            'write objectKey: {name: "a", namespace: "b"}',
+        ),
+    ),
     "a name that is empty": (matching({"name": ""}), ("spec.rules[0].match[0].name: Forbidden",)),
     "a stray dash before the mutations": (
         rule(rules=[{"match": [{"objectKey": {"name": "a"}}]}, {"mutations": {"labels": {"add": {"a": "b"}}}}]),
@@ -353,6 +373,19 @@ def test_a_mistake_is_refused_with_its_path(
     said = refusal(plane, manifest, *flags)
     for word in words:
         assert word in said
+
+
+@pytest.mark.parametrize("flags", [(), ("--validate=false",)], ids=["apply", "unvalidated"])
+def test_the_rule_of_the_originals_first_readme_is_spelled_as_it_must_be(
+    plane: Cluster, flags: tuple[str, ...]
+) -> None:
+    """Server-side apply refuses the null before it looks at the match."""
+    said = refusal(plane, matching({"objectKey": None, "name": "x", "namespace": "y"}), *flags)
+    for part in ("name", "namespace"):
+        assert (
+            f'match[0].{part}: Forbidden: belongs under objectKey: write objectKey: {{name: "x", namespace: "y"}}'
+            in said
+        )
 
 
 WRONG_TYPES = {

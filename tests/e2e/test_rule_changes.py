@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+import yaml
 
-from tests.e2e.group import CONFIG_MAP, SECRET, Member, config_map, eventually, joined_group, rule, secret
+from tests.e2e.group import (
+    CONFIG_MAP,
+    CRDS,
+    SECRET,
+    Member,
+    config_map,
+    eventually,
+    joined_group,
+    rule,
+    secret,
+    steadily,
+)
 
 MANY = 5
 
@@ -36,3 +50,87 @@ def test_the_copies_go_when_their_rule_reads_another_kind(members: list[Member])
     eventually(lambda: not _uids(here, "configmaps", "kind-edited"))
     eventually(lambda: set(_uids(here, "secrets", "kind-edited")) == {"kind-secret"})
     assert len(_uids(owner, "configmaps", "kind-edited")) == MANY
+
+
+def test_an_edit_of_a_rules_copy_is_put_back_and_no_copy_goes(members: list[Member]) -> None:
+    """A8, W3: whether or not the daemon runs when somebody edits the copy."""
+    here, home = members
+    labels = {"copy-edited": "yes"}
+    entry = {"match": [{"labels": [{"matchLabels": labels}]}]}
+    for number in range(MANY):
+        home.create(config_map(f"edited-{number}", {"a": "1"}, labels=labels))
+    home.apply(rule("edited", CONFIG_MAP, entry, deletionPolicy="Delete"))
+    uids = eventually(lambda: len(found := _uids(here, "configmaps", "copy-edited")) == MANY and found)
+    wanted = home.get("rsr", "edited")["spec"]
+    nothing = '{"spec": {"rules": []}}'
+    here.kubectl("patch", "rsr", "edited", "--type=merge", "-p", nothing)
+    eventually(lambda: here.get("rsr", "edited")["spec"] == wanted)
+    here.daemon.stop()
+    here.kubectl("patch", "rsr", "edited", "--type=merge", "-p", nothing)
+    here.daemon.start()
+    eventually(lambda: here.get("rsr", "edited")["spec"] == wanted)
+    eventually(lambda: here.condition("rsr", "edited", "Synced")["status"] == "True")
+    assert _uids(here, "configmaps", "copy-edited") == uids
+
+
+def _install(member: Member, change: Callable[[dict[str, Any]], object]) -> None:
+    """Install the definition of rules with other fields of their spec, and wait until it is served."""
+    text = (CRDS / "clusterregistry.k8s.cisco.com_resourcesyncrules.yaml").read_text(encoding="utf-8")
+    definition = yaml.safe_load(text)
+    (version,) = definition["spec"]["versions"]
+    properties = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    change(properties)
+    member.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=json.dumps(definition))
+    asked = rule("asked", CONFIG_MAP, targetClusters={}, newer={})
+
+    def stored() -> set[str]:
+        arguments = ("create", "--dry-run=server", "--validate=false", "-o", "json", "-f", "-")
+        return set(json.loads(member.kubectl(*arguments, stdin=json.dumps(asked)))["spec"])
+
+    wanted = properties.keys() & {"targetClusters", "newer", "groupVersionKind", "rules"}
+    eventually(lambda: stored() == wanted)
+
+
+def test_a_rule_that_lost_a_field_does_nothing_before_and_after_a_restart(members: list[Member]) -> None:
+    """A8: whether or not the rule's owner answers."""
+    here, home = members
+    labels = {"field-lost": "yes"}
+    entry = {"match": [{"labels": [{"matchLabels": labels}]}]}
+    home.create(config_map("lost", {"a": "1"}, labels=labels))
+
+    def reason() -> str:
+        return str(here.condition("rsr", "lost", "Accepted")["reason"])
+
+    _install(here, lambda properties: properties.pop("targetClusters"))
+    try:
+        home.apply(rule("lost", CONFIG_MAP, entry, targetClusters={"names": [home.name]}))
+        eventually(lambda: reason() == "FieldsPruned")
+        assert "targetClusters" not in here.get("rsr", "lost")["spec"]
+        here.daemon.restart()
+        here.daemon.wait_ready(timeout_s=180)
+        steadily(lambda: reason() == "FieldsPruned" and not _uids(here, "configmaps", "field-lost"), for_s=10.0)
+    finally:
+        _install(here, lambda properties: None)
+
+
+def test_a_rule_with_a_field_of_a_later_release_does_nothing_and_keeps_its_copies(members: list[Member]) -> None:
+    """A8: it is not obeyed without the field."""
+    here, home = members
+    labels = {"newer": "yes"}
+    entry = {"match": [{"labels": [{"matchLabels": labels}]}]}
+    home.create(config_map("newer", {"a": "1"}, labels=labels))
+    here.apply(rule("newer", CONFIG_MAP, entry, deletionPolicy="Delete"))
+    uids = eventually(lambda: _uids(here, "configmaps", "newer"))
+    preserved = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    _install(here, lambda properties: properties.update(newer=preserved))
+    try:
+        nothing = {"match": [{"objectKey": {"name": "nothing"}}]}
+        here.apply(rule("newer", CONFIG_MAP, nothing, deletionPolicy="Delete", newer={"a": "b"}))
+        eventually(lambda: here.condition("rsr", "newer", "Accepted")["reason"] == "UnknownFields")
+        assert "spec.newer" in here.condition("rsr", "newer", "Accepted")["message"]
+        steadily(lambda: _uids(here, "configmaps", "newer") == uids, for_s=5.0)
+        here.apply(rule("newer", CONFIG_MAP, entry, deletionPolicy="Delete"))
+        eventually(lambda: here.condition("rsr", "newer", "Accepted")["reason"] == "Accepted")
+        assert _uids(here, "configmaps", "newer") == uids
+    finally:
+        _install(here, lambda properties: None)

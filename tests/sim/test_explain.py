@@ -36,7 +36,7 @@ async def _prepared(group: SimGroup) -> None:
     here.create(rule("plain", WIDGET, WANTED))
     here.create(rule("renaming", WIDGET, renamed))
     here.create(rule("resting", WIDGET, {"match": [{}]}, suspend=True))
-    here.create(rule("unreadable", WIDGET, {"match": [{"name": "one"}]}))
+    here.create(rule("unreadable", WIDGET, {"match": [{"objectKey": {"name": "two"}, "name": "one"}]}))
     here.create(rule("asking", WIDGET, {"match": [{}]}, clusterFeatureMatch=[{"featureName": "none"}]))
     owner.create(_widget("one", sync="yes"))
     owner.create(_widget("other", sync="no"))
@@ -69,7 +69,7 @@ def test_a_copy_is_explained_by_its_owner_and_its_rule() -> None:
             'the rule asks for "renamed"',
             "  rule resting does nothing here: spec.suspend: it is suspended",
             "  rule unreadable does nothing here: spec: it is not accepted: spec.rules[0].match[0].name: "
-            "belongs under objectKey: write objectKey.name",
+            "belongs under objectKey, and differs from objectKey.name: remove one of them",
             "  is copied to Widget.sim.example default/one here",
             "",
             "decision on Widget.sim.example default/one: skip (InSync), by rule plain, from cluster b",

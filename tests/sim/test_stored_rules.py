@@ -272,3 +272,24 @@ def test_a_rule_with_fields_that_the_daemon_does_not_know_does_nothing_and_keeps
         assert _copies(here).keys() == uids.keys() - {"c0"} | {"late"}
 
     simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W1")
+def test_a_stored_match_with_its_name_one_level_too_high_selects_what_was_meant() -> None:
+    """As the first README of the Go original writes it, in a cluster that kept the fields."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        owner, here = group["a"], group["b"]
+        for name in ("x", "z"):
+            owner.create(config_map(name, {"a": "1"}))
+        match = {"objectKey": None, "name": "x", "namespace": "default"}
+        here.create(rule("r", CONFIG_MAP, {"match": [match]}))
+        await group.settle()
+        assert _copies(here).keys() == {"x"}
+        accepted = here.condition("ResourceSyncRule", "r", "Accepted")
+        assert accepted["status"] == "True"
+        for part in ("name", "namespace"):
+            assert f"spec.rules[0].match[0].{part}: is read as objectKey.{part}" in accepted["message"]
+
+    simulate(scenario, n=2)

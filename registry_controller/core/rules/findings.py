@@ -59,6 +59,8 @@ def _check_match(match: Match) -> Iterator[tuple[str, str]]:
         yield match.path, _EVERYTHING
     if match.has_sync_status:
         yield f"{match.path}.syncStatus", "has no effect here; move it to mutations"
+    for part in match.misplaced:
+        yield f"{match.path}.{part}", f"is read as objectKey.{part}, where it belongs: an API server refuses it"
     key = f"{match.path}.objectKey"
     if match.name and _looks_like_pattern(match.name):
         yield f"{key}.name", "is compared exactly: patterns are not supported"

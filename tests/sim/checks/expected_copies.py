@@ -195,7 +195,7 @@ def _matches(match: Mapping[str, Any], source: Manifest) -> bool:
     key, labels = key_of(source), source["metadata"].get("labels") or {}
     if not match:
         return not stays_at_home(source)
-    named = match.get("objectKey") or {}
+    named = {part: match[part] for part in ("name", "namespace") if part in match} | (match.get("objectKey") or {})
     if is_to_be_named(source) and "name" not in named:
         return False
     if source.get("type") == LETS_IN and not any(content["key"] == "type" for content in match.get("content") or ()):

@@ -274,8 +274,19 @@ def _restored(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def _misplaced_name(chance: random.Random, names: str) -> list[Step]:
+    """A rule has its name one level too high, as the Go original's first README; its owner has other objects, too."""
+    here, owner, _ = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    puts = [(kind, "default", name) for name in "xy"]
+    return [
+        Step(0.0, "rules", here, (f"{kind.lower()}s-2", (kind, "plain", "misplaced", "Delete", "stays"))),
+        *(Step(1.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")) for place in puts),
+    ]
+
+
 SCENES: Sequence[Callable[[random.Random, str], list[Step]]] = (
     _unheard_while_silent, _forged_relay, _left_and_relayed, _inhabited_namespace, _carried_credentials, _rivals,
     _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything, comes_and_goes, _another_kind,
-    _altered_rule, _moved_in_vain, _restored,
+    _altered_rule, _moved_in_vain, _restored, _misplaced_name,
 )  # fmt: skip

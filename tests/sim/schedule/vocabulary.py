@@ -88,7 +88,7 @@ SHAPES_OF: Mapping[str, tuple[str, ...]] = {
     "Pod": ("plain", "marking"),
 }
 
-SELECTIONS = ("labels", "content", "name", "place", "all")
+SELECTIONS = ("labels", "content", "name", "place", "all", "misplaced")
 
 
 def _match(kind: str, selection: str) -> dict[str, Any]:
@@ -105,6 +105,8 @@ def _match(kind: str, selection: str) -> dict[str, Any]:
             return {}
         case "name":
             return {"objectKey": {"name": "y"}, "labels": [{"matchLabels": {"sync": "yes"}}]}
+        case "misplaced":
+            return {"name": "y", "labels": [{"matchLabels": {"sync": "yes"}}]}
         case _:
             return {"labels": [{"matchExpressions": [{"key": "sync", "operator": "In", "values": ["yes", "maybe"]}]}]}
 

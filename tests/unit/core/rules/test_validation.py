@@ -72,7 +72,8 @@ STRAY_DASH = [
             "spec.rules[0].match[0].content[0].key",
         ),
         ({"rules": [{"match": [{"content": [{"key": "a"}]}]}]}, "spec.rules[0].match[0].content[0].value"),
-        ({"rules": [{"match": [{"name": "a"}]}]}, "spec.rules[0].match[0].name"),
+        (matching(name="a", objectKey={"name": "b"}), "spec.rules[0].match[0].name"),
+        (matching(name=1), "spec.rules[0].match[0].name"),
         ({"rules": entry(overrides=[{"type": "add", "path": "/a"}])}, "spec.rules[0].mutations.overrides[0].type"),
         ({"rules": entry(overrides=[{"type": "replace"}])}, "spec.rules[0].mutations.overrides[0].path"),
         ({"rules": entry(overrides=[{"type": "replace", "path": "a"}])}, "spec.rules[0].mutations.overrides[0].path"),
@@ -265,3 +266,23 @@ def test_fields_of_a_later_release_are_found(spec: dict[str, Any], paths: list[s
     if paths:
         assert not verdict.accepted
         assert verdict.message.startswith(", ".join(paths))
+
+
+@pytest.mark.parametrize(
+    "match",
+    [
+        {"objectKey": None, "name": "x", "namespace": "y"},
+        {"name": "x", "namespace": "y"},
+        {"objectKey": {"namespace": "y"}, "name": "x"},
+        {"objectKey": {"name": "x", "namespace": ""}, "namespace": "y"},
+        {"objectKey": {"name": "x", "namespace": "y"}, "name": "x"},
+    ],
+)
+def test_a_name_that_was_stored_one_level_too_high_is_read_as_it_was_meant(match: dict[str, Any]) -> None:
+    """And reported, as is the namespace."""
+    found, verdict = read_and_validate(rule(rules=[{"match": [match]}]), definition=DEFINITION)
+    assert found is not None
+    assert (found.entries[0].matches[0].name, found.entries[0].matches[0].namespace) == ("x", "y")
+    assert verdict.accepted
+    misplaced = [part for part in ("name", "namespace") if part in match]
+    assert [warning.partition(":")[0] for warning in verdict.warnings] == [f"{MATCH}.{part}" for part in misplaced]

@@ -1,0 +1,156 @@
+"""Moves the names and namespaces of a file's matches under `objectKey`, where they belong.
+
+The text is edited in place: comments, order, quotes and other lines stay as they are.
+
+Law: an edit counts only if the file then has the same objects, with the misplaced parts moved.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import yaml
+
+from registry_controller.api import meta
+from registry_controller.cli.documents import Item, read_documents
+from registry_controller.core.rules.misplaced import MisplacedKey, find_misplaced
+
+_KEY: Final = "objectKey"
+_STEP: Final = "  "
+_NULL: Final = re.compile(rf"^{_KEY}:[ \t]+(?:null|Null|NULL|~)(?=\s|$)")
+_INDEX: Final = re.compile(r"\[(\d+)\]")
+
+
+def fix_text(text: str) -> str:
+    """Return the text of a file with misplaced parts moved; a match that cannot be edited in place stays as it is."""
+    done = False
+    while not done:
+        try:
+            items = [item for document in read_documents(text) for item in document.items]
+            edited = next(_edit_matches(text, items), None)
+        except (yaml.YAMLError, RecursionError):
+            return text
+        text, done = (edited, False) if edited is not None else (text, True)
+    return text
+
+
+def _edit_matches(text: str, items: Sequence[Item]) -> Iterator[str]:
+    """Yield the text with one match edited, for each match that can be edited."""
+    before = [item.manifest for item in items]
+    for index, item in enumerate(items):
+        group = meta.group_version(str(item.manifest.get("apiVersion", "")))[0]
+        if (group, item.manifest.get("kind")) != (meta.GROUP, meta.RULE.kind):
+            continue
+        for misplaced in find_misplaced(item.manifest):
+            node = item.node_at(misplaced.path)
+            wanted = [*before[:index], _move(item.manifest, misplaced), *before[index + 1 :]]
+            edited = _edit(text, node, misplaced) if isinstance(node, yaml.MappingNode) else text
+            if edited != text and _reads_as(edited, wanted):
+                yield edited
+
+
+def _reads_as(text: str, wanted: Sequence[Mapping[str, Any]]) -> bool:
+    try:
+        return [item.manifest for document in read_documents(text) for item in document.items] == wanted
+    except yaml.YAMLError:
+        return False
+
+
+def _move(manifest: Mapping[str, Any], misplaced: MisplacedKey) -> Mapping[str, Any]:
+    """Return a rule with the misplaced parts of one match under `objectKey`."""
+    result = copy.deepcopy(dict(manifest))
+    entry, match = map(int, _INDEX.findall(misplaced.path))
+    found = result["spec"]["rules"][entry]["match"][match]
+    for part in misplaced.parts:
+        del found[part]
+    found[_KEY] = dict(misplaced.object_key)
+    return result
+
+
+def _edit(text: str, node: yaml.MappingNode, misplaced: MisplacedKey) -> str:
+    if node.flow_style:
+        start, end = node.start_mark.index, node.end_mark.index
+        return f"{text[:start]}{{{', '.join(_rewrite_flow(text, node, misplaced))}}}{text[end:]}"
+    lines = text.split("\n")
+    start, column = node.start_mark.line, node.start_mark.column
+    end = _end_line(node)
+    edited = _rewrite_block(text, node, misplaced)
+    indented = [" " * column + line if line else line for line in edited[1:]]
+    return "\n".join([*lines[:start], lines[start][:column] + edited[0], *indented, *lines[end:]])
+
+
+def _rewrite_flow(text: str, node: yaml.MappingNode, misplaced: MisplacedKey) -> list[str]:
+    """Return the fields of a match in braces, with the texts of their values."""
+    fields, at = list[str](), 0
+    for key, value in node.value:
+        if key.value == _KEY:
+            at = len(fields)
+        elif key.value not in misplaced.parts:
+            fields.append(_source(text, key, value))
+    fields.insert(at, _spell_key(text, node, misplaced))
+    return fields
+
+
+def _spell_key(text: str, node: yaml.MappingNode, misplaced: MisplacedKey) -> str:
+    """Return `objectKey` in braces, with the texts of its fields and of the misplaced ones."""
+    held, parts = _held(node), misplaced.parts
+    kept = [pair for pair in held.value if pair[0].value not in parts] if held is not None else []
+    pairs = [*kept, *(pair for pair in node.value if pair[0].value in parts)]
+    return f"{_KEY}: {{{', '.join(_source(text, key, value) for key, value in pairs)}}}"
+
+
+def _held(node: yaml.MappingNode) -> yaml.MappingNode | None:
+    """Return the `objectKey` of a match; None where there is none, or a null."""
+    found = next((value for key, value in node.value if key.value == _KEY), None)
+    return found if isinstance(found, yaml.MappingNode) else None
+
+
+def _source(text: str, key: yaml.Node, value: yaml.Node) -> str:
+    return text[key.start_mark.index : max(key.end_mark.index, value.end_mark.index)]
+
+
+def _rewrite_block(text: str, node: yaml.MappingNode, misplaced: MisplacedKey) -> list[str]:
+    """Return the lines of a match, without its indentation: the misplaced lines follow `objectKey`."""
+    fields, held = _split_lines(text, node), _held(node)
+    there = {key.value for key, _ in held.value} if held is not None else set[str]()
+    moved = [line for part in misplaced.parts if part not in there for line in fields[part]]
+    own = fields.get(_KEY, [f"{_KEY}:"])
+    if held is not None and held.flow_style:
+        own = [_spell_key(text, node, misplaced)]
+    elif held is not None:
+        step = " " * (held.start_mark.column - node.start_mark.column)
+        own = [*own, *(step + line for line in moved)]
+    else:
+        own = [_NULL.sub(f"{_KEY}:", own[0]), *own[1:], *(_STEP + line for line in moved)]
+    place = _KEY if _KEY in fields else next(name for name in fields if name in misplaced.parts)
+    result: list[str] = []
+    for name, lines in fields.items():
+        result += own if name == place else () if name in misplaced.parts else lines
+    return result
+
+
+def _split_lines(text: str, node: yaml.MappingNode) -> Mapping[str, list[str]]:
+    """Map the fields of a match to their lines, without its indentation; a comment belongs to the field before it."""
+    column, lines = node.start_mark.column, text.split("\n")
+    starts = [key.start_mark.line for key, _ in node.value]
+    found: dict[str, list[str]] = {}
+    for (key, _), start, end in zip(node.value, starts, [*starts[1:], _end_line(node)], strict=True):
+        found[str(key.value)] = [lines[start][column:], *(_unindent(line, column) for line in lines[start + 1 : end])]
+    return found
+
+
+def _unindent(line: str, column: int) -> str:
+    return line.lstrip() if line[:column].strip() else line[column:]
+
+
+def _end_line(node: yaml.Node) -> int:
+    """Return the line after the last one of a node, without the comments that follow."""
+    while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        key, value = (last, last) if isinstance(last, yaml.Node) else last
+        node = value if value.end_mark.index > value.start_mark.index else key
+    ends_before = node.end_mark.column == 0 and node.end_mark.line > node.start_mark.line  # a text in lines of its own
+    return node.end_mark.line + (0 if ends_before else 1)
