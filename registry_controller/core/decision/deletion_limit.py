@@ -202,7 +202,7 @@ def window_of(stored: Mapping[str, Any] | None) -> Window | None:
         allowed,
         counted,
         percent if isinstance(percent, int) else 100,
-        found.get("anew") in (True, "True"),
+        found.get("withoutMinimum") in (True, "True"),
     )
 
 
@@ -211,5 +211,5 @@ def stored_form(window: Window) -> Mapping[str, Any]:
     sometimes = {"haltedAt": window.halted_at, "allowed": window.allowed, "counted": window.counted}
     form: dict[str, Any] = {"windowStart": window.start, "baseline": window.baseline, "deleted": window.deleted}
     form |= {name: value for name, value in sometimes.items() if value}
-    form |= {"anew": True} if window.is_anew else {}
+    form |= {"withoutMinimum": True} if window.is_anew else {}
     return form if window.percent >= 100 else form | {"percent": window.percent}
