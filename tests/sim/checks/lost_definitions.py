@@ -36,8 +36,8 @@ class _Loss:
 class LostDefinitions:
     """It tells `breaks` of a rule of which all copies go although nobody deleted their sources.
 
-    Looked at is whoever was told that the kind is not served, and has not begun anew since; not what somebody allowed
-    or ordered, nor what was made again at its owner.
+    Looked at is whoever was told that the kind is not served, or asked while its definition was about to go, and has
+    not begun anew since; not what somebody allowed or ordered, nor what was made again at its owner.
     """
 
     def __init__(
@@ -62,10 +62,12 @@ class LostDefinitions:
                         loss.copies.setdefault(place, set()).add(found["metadata"]["uid"])
         self._losses.append(loss)
 
-    def see_answer(self, server: str, path: str, status: int, *, who: Member | None) -> None:
-        """Look whether somebody is told that a kind is not served."""
+    def see_answer(self, at: Member, path: str, status: int, *, who: Member | None) -> None:
+        """Look whether somebody can know that a kind is not served, or soon will not be."""
         for loss in self._losses if who is not None and status == 404 else ():
-            if loss.owner == server and path.partition("?")[0].endswith(f"/{BY_KIND[loss.kind].plural}"):
+            where, plural = path.partition("?")[0], f"/{BY_KIND[loss.kind].plural}"
+            is_told = where.endswith(plural) or (plural in where and at.server.is_terminating(loss.kind))
+            if loss.owner == at.name and is_told and who is not None:
                 loss.told.setdefault(who.name, who.starts)
 
     def see(self, entry: Entry, member: Member) -> None:

@@ -106,7 +106,7 @@ class Observer:
 
         def answer_and_look(method: str, path: str, body: bytes | None, *, who: str) -> Answer:
             given = answer(method, path, body, who=who)
-            self.definitions.see_answer(member.name, path, given.status, who=self.history.members.get(who))
+            self.definitions.see_answer(member, path, given.status, who=self.history.members.get(who))
             if method != "GET":
                 self._check_patience(member, _named(path, body), given)
             return given
