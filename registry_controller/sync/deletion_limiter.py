@@ -117,19 +117,18 @@ class DeletionLimiter:
         `decide` decides about the copy as it was, where that is not known. A copy that is wanted does not count:
         a person deleted it, or the daemon creates it again.
         """
-        origin, charge = self.counted.pop(target, None), self._uncounted.pop(target, None)
+        origin, charge = self.counted.get(target), self._uncounted.get(target)
         if charge is None and origin is not None:
             wish = self._sets.budgets[origin].find(target)
             charge = wish.charge if wish is not None and wish.is_sure else None
         if charge is None and self._percent:
-            state, _, decision = decide(target)
-            deletion = deletion_in(decision)
-            if deletion is not None:
-                origin = origin or (state.origin.rule, deletion.owner)
-                is_doubtful = isinstance(decision, NeedsProof) and may_be_there(state)
-                charge = Charge.GROSS if is_doubtful else self._wish(target, decision, deletion, origin[0]).charge
-        if charge is not None and origin is not None:
-            self._note_charge(target, origin, charge, was_here=0)
+            origin, charge = self._find_charge(target, decide, origin)
+        if charge is None or origin is None:
+            self.withdraw(target)
+            return
+        self.counted.pop(target, None)
+        self._uncounted.pop(target, None)
+        self._note_charge(target, origin, charge, was_here=0)
 
     def rule_changed(self, rule: str) -> None:
         """Evaluate a rule's halted deletions again: the administrator may have allowed them."""
@@ -173,6 +172,22 @@ class DeletionLimiter:
         )
         is_sure = isinstance(decision, Delete) or (isinstance(decision, NeedsProof) and decision.is_presumed)
         return Wish(charge, is_sure, deletion.is_anew)
+
+    def _find_charge(
+        self, target: Target, decide: Callable[[Target], Judgment], origin: RuleAndOwner | None
+    ) -> tuple[RuleAndOwner | None, Charge | None]:
+        """Return the rule and owner of an unwanted copy, and how its deletion counts; None for a wanted one."""
+        try:
+            state, _, decision = decide(target)
+        except Exception:  # the source, or the rule, may be of another cluster: the next decision reports the error
+            return origin, None
+        deletion = deletion_in(decision)
+        if deletion is None:
+            return origin, None
+        origin = origin or (state.origin.rule, deletion.owner)
+        if isinstance(decision, NeedsProof) and may_be_there(state):
+            return origin, Charge.GROSS
+        return origin, self._wish(target, decision, deletion, origin[0]).charge
 
     def _let_pass(self, target: Target, origin: RuleAndOwner, charge: Charge) -> None:
         """Record a deletion that does not count until its copy is gone, or stays."""

@@ -23,6 +23,7 @@ from tests.unit.sync.test_deletion_limiter import (
     RULE,
     Bench,
     delete,
+    doubtful,
     name,
     presumed,
 )
@@ -303,3 +304,20 @@ def test_a_restart_knows_what_was_counted_for_an_owner() -> None:
 
 def test_charges_have_words() -> None:
     assert len({charge.value for charge in Charge}) == 4
+
+
+def test_a_copy_about_which_nothing_can_be_decided_waits_no_more_once_it_is_gone() -> None:
+    def fails(target: Target) -> Any:
+        raise ValueError(target)
+
+    async def scenario() -> None:
+        bench = Bench(120)
+        bench.limit(doubtful, 3)
+        for number in range(3):
+            go(bench, name(number), fails)
+        await asyncio.sleep(0.1)
+        assert await bench.drain() == set()
+        assert not bench.limiter.counted
+        assert not bench.changes
+
+    run(scenario)
