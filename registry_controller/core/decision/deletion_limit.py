@@ -63,8 +63,8 @@ class Window:
     `baseline` is the highest number of copies since `start`, `deleted` the number that was let go, `allowed` how many
     of these the administrator allowed. `counted` is the number of deletions that went and count each time. `halted_at`
     is the beginning of a halt, empty without one. Moments are RFC 3339 texts with seconds. `percent` is the lowest
-    limit by which a daemon of this cluster evaluates the window. `is_anew` means that no number is always allowed until
-    the halt ends.
+    limit by which a daemon of this cluster evaluates the window. `is_anew` means that no number is always allowed, and
+    that the halt lasts while any deletion is wanted.
     """
 
     start: str
@@ -111,9 +111,10 @@ def judge(
     if window.halted_at and window.halted_at == allowed:
         window = replace(window, start=spell(now), halted_at="", deleted=gone, allowed=gone, is_anew=False)
         return window, LimitVerdict.GO
-    is_anew = is_anew or (window.is_anew and bool(window.halted_at))
+    lasts = window.is_anew and bool(window.halted_at)  # the sources may come back one by one
+    is_anew = is_anew or lasts
     always = 0 if is_anew else ALWAYS
-    if gone > window.allowed + max(always, (window.baseline - window.allowed) * percent // 100):
+    if lasts or gone > window.allowed + max(always, (window.baseline - window.allowed) * percent // 100):
         moment = spell(now) if spell(now) != allowed else spell(now + _SECOND)
         return replace(window, halted_at=window.halted_at or moment, is_anew=is_anew), LimitVerdict.HALT
     verdict = LimitVerdict.STORE if gone > ALWAYS else LimitVerdict.GO
