@@ -25,6 +25,7 @@ from registry_controller.core.decision.deletion_limit import (
     may_be_there,
     stored_form,
 )
+from registry_controller.kube.discover import has_definition
 from registry_controller.sync.deletion_budget import Budget, Wish, stored_window
 from registry_controller.sync.deletion_history import DeletedPlaces, RuleOrders
 from registry_controller.sync.deletion_sets import DeletionSets
@@ -215,7 +216,8 @@ class DeletionLimiter:
         elif waiting == (wish := wish._replace(is_sure=wish.is_sure or waiting.is_sure)):
             return
         budget.waiting[target] = wish
-        self._sets.has_grown(origin, budget)
+        source = self._copies.source_kind(target)
+        self._sets.has_grown(origin, budget, is_custom=source is not None and has_definition(source))
 
     def _note_unseen(self, target: Target) -> None:
         """Count a deletion whose copy is gone without an event: its kind may not be watched here any longer."""

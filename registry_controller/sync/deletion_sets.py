@@ -28,6 +28,8 @@ log = get_logger(__name__)
 _LOOK_S: Final = 0.02
 _STORED_S: Final = 0.25
 _HALTED_S: Final = 10.0
+_SETTLED_S: Final = 0.5
+"""The time in which an API server's discovery shows that a definition is being deleted."""
 
 
 class DeletionSets:
@@ -72,9 +74,14 @@ class DeletionSets:
         """Return how many copies of a rule and owner are here; copies without provenance count for each rule."""
         return self._copies.counts[origin] + self._copies.counts["", origin[1]]
 
-    def has_grown(self, origin: RuleAndOwner, budget: Budget) -> None:
-        """Evaluate a set once everything that is enqueued now was reconciled."""
+    def has_grown(self, origin: RuleAndOwner, budget: Budget, *, is_custom: bool) -> None:
+        """Evaluate a set once everything that is enqueued now was reconciled.
+
+        A set of custom objects waits a moment, until their server shows whether their definition goes, too.
+        """
         budget.sequence = self._queue.sequence
+        if is_custom and not budget.settled_s:
+            budget.settled_s = asyncio.get_running_loop().time() + _SETTLED_S
         self._look_soon(origin, budget, 0.0)
 
     def has_shrunk(self, origin: RuleAndOwner, budget: Budget) -> None:
@@ -99,8 +106,9 @@ class DeletionSets:
         budget.timer = None
         if not budget.waiting:
             return
-        if not self._queue.has_passed(budget.sequence):
-            self._look_soon(origin, budget, _LOOK_S)
+        settles_s = budget.settled_s - asyncio.get_running_loop().time()
+        if settles_s > 0 or not self._queue.has_passed(budget.sequence):
+            self._look_soon(origin, budget, max(_LOOK_S, settles_s))
             return
         ours = self._judge_rule(origin, budget)
         is_excused = ours is not None and ours.window.allowed >= max(1, ours.window.deleted)
