@@ -27,7 +27,7 @@ class Wish(NamedTuple):
 
 
 @dataclass(slots=True)
-class Budget:
+class DeletionBudget:
     """The deletions of one rule's copies from one owner.
 
     `waiting` holds the deletions that are not evaluated yet, or halted. The owner may be asked about the targets in

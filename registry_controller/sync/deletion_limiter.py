@@ -26,7 +26,7 @@ from registry_controller.core.decision.deletion_limit import (
     stored_form,
 )
 from registry_controller.kube.discover import has_definition
-from registry_controller.sync.deletion_budget import Budget, Wish, stored_window
+from registry_controller.sync.deletion_budget import DeletionBudget, Wish, stored_window
 from registry_controller.sync.deletion_history import DeletedPlaces, RuleOrders
 from registry_controller.sync.deletion_sets import DeletionSets
 from registry_controller.sync.reconciler import Judgment
@@ -196,19 +196,19 @@ class DeletionLimiter:
             self.withdraw(target)
             self.counted[target], self._uncounted[target] = origin, charge
 
-    def _is_under_way(self, target: Target, budget: Budget, wish: Wish) -> bool:
+    def _is_under_way(self, target: Target, budget: DeletionBudget, wish: Wish) -> bool:
         """Report whether a deletion was let go, as one of its kind."""
         going = budget.going.get(target)
         return going is not None and (going.is_anew or not wish.is_anew)
 
-    def _note_proven(self, target: Target, rule: str, budget: Budget, wish: Wish) -> None:
+    def _note_proven(self, target: Target, rule: str, budget: DeletionBudget, wish: Wish) -> None:
         """Note the charge of a deletion that is proven."""
         budget.going[target] = wish
         if not budget.count.is_recorded:
             budget.count.is_recorded = True
             self._changed(rule)
 
-    def _count(self, target: Target, origin: RuleAndOwner, budget: Budget, wish: Wish) -> None:
+    def _count(self, target: Target, origin: RuleAndOwner, budget: DeletionBudget, wish: Wish) -> None:
         waiting = budget.waiting.get(target)
         if waiting is None:
             self.withdraw(target)
@@ -251,7 +251,7 @@ class DeletionLimiter:
             self._places.note(target)
         self._drop(target, origin, budget, is_here=False)
 
-    def _drop(self, target: Target, origin: RuleAndOwner, budget: Budget, *, is_here: bool) -> None:
+    def _drop(self, target: Target, origin: RuleAndOwner, budget: DeletionBudget, *, is_here: bool) -> None:
         budget.drop(target)
         self.owners.withdraw(origin[1], target, is_here=is_here)
         self._sets.has_shrunk(origin, budget)

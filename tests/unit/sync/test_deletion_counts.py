@@ -332,7 +332,7 @@ def test_a_set_of_custom_objects_waits_until_their_server_can_say_that_their_def
         for number in range(4):
             bench.limit(presumed, 1, begin=number)
             assert await bench.drain() == set()
-            await asyncio.sleep(0.15)
-        assert len(await bench.drain()) == 4  # half a second after the first one
+            await asyncio.sleep(0.06)
+        assert len(await bench.drain()) == 4  # 0.2 s after the first one
 
     run(scenario)
