@@ -176,7 +176,7 @@ class Reconciler:
         return _limit(_without_question(proven), limiter)
 
     async def _look_at_definition(self, question: NeedsProof) -> None:
-        """Ask an owner, while a deletion is counted, whether the definition of the kind goes there."""
+        """Record whether the definition of a kind goes at its owner, while a deletion is counted."""
         source = question.expects.source if question.expects is not None else None
         connection = self._connection(source.owner) if source is not None else None
         if source is None or connection is None or not has_definition(source.kind):
