@@ -78,6 +78,11 @@ class CopyIndex:
             return False
         return any(other != target and self.has(other) for other in self.copies_of(record.marks.owner, *record.source))
 
+    def source_kind(self, target: Target) -> GVK | None:
+        """Return the kind of the source of the copy at a target; None where it is not known."""
+        _, record = self.find(target)
+        return record.source[0] if record is not None and record.source is not None else None
+
     def awaiting_proof(self) -> Iterator[tuple[LocalCache, ObjectKey, CopyRecord]]:
         """List the copies that complete lists affect: their owner does not offer their source."""
         for target in list(self._awaiting):

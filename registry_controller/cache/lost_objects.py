@@ -15,28 +15,30 @@ _MOST: Final = 10_000
 
 
 class LostObjects:
-    """The objects of one kind at one peer that may be lost with their definition, or with the server's history."""
+    """The objects of one kind at one peer that may be lost with their definition, or with the server's history.
+
+    `deleted` holds the objects whose deletion was an event, since the kind was not served last.
+    """
 
     def __init__(self) -> None:
         self._is_unserved = False
         self._changed_at = 0
-        self._deleted: dict[ObjectKey, None] = {}
+        self.deleted: dict[ObjectKey, None] = {}
 
     def note_there(self, key: ObjectKey) -> None:
         """Note that an object exists."""
-        if self._deleted:
-            self._deleted.pop(key, None)
+        self.deleted.pop(key, None)
 
     def note_deleted(self, key: ObjectKey) -> None:
         """Note the event of a deletion."""
-        self._deleted[key] = None
-        if len(self._deleted) > _MOST:
-            del self._deleted[next(iter(self._deleted))]
+        self.deleted[key] = None
+        if len(self.deleted) > _MOST:
+            del self.deleted[next(iter(self.deleted))]
 
     def note_unserved(self) -> None:
         """Note that the kind is not served: its objects went with its definition, as events or without."""
         self._is_unserved = True
-        self._deleted.clear()
+        self.deleted.clear()
 
     def note_listed(self, revision: int, *, reached: int) -> None:
         """Note a complete list at a revision, after the stream had `reached` another one; 0 for the first list."""
@@ -46,12 +48,12 @@ class LostObjects:
 
     def is_lost(self, key: ObjectKey, *, revision: int) -> bool:
         """Return whether an absent object, known at a revision, may be lost without a deletion by its owner."""
-        return (self._is_unserved or revision <= self._changed_at) and key not in self._deleted
+        return (self._is_unserved or revision <= self._changed_at) and key not in self.deleted
 
     @property
     def is_any_lost(self) -> bool:
         """True if any absence may be a loss."""
-        return (self._is_unserved or self._changed_at > 0) and not self._deleted
+        return (self._is_unserved or self._changed_at > 0) and not self.deleted
 
 
 _LEAP: Final = 500_000_000

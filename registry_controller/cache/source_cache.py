@@ -212,7 +212,8 @@ class SourceCache:
         if self._closed:
             return
         self.events += 1
-        self.lost.note_there(obj.key)
+        if self.lost.deleted:
+            self.lost.note_there(obj.key)
         if self._watches.lists:
             self._watches.note_named(stream, obj.key)
         if self._expected.revisions and not self._expected.reached(stream, obj.key, obj.revision):

@@ -27,13 +27,14 @@ class Wish(NamedTuple):
 
 
 @dataclass(slots=True)
-class Budget:
+class DeletionBudget:
     """The deletions of one rule's copies from one owner.
 
     `waiting` holds the deletions that are not evaluated yet, or halted. The owner may be asked about the targets in
     `asked` before the next evaluation. `going` holds the copies that were let go and are still here; of those in
     `excused` the rule's annotation allowed the deletion, so that the limit of their owner does not count them.
     `is_halted` means that what waits was reported as halted, by the limit of the rule or by that of the owner.
+    Before `settled_s` of the loop's time nothing is evaluated; 0 while nothing has to settle.
     """
 
     count: DeletionCount
@@ -43,6 +44,7 @@ class Budget:
     excused: set[Target] = field(default_factory=set)
     is_halted: bool = False
     sequence: int = 0
+    settled_s: float = 0.0
     timer: asyncio.Handle | None = None
 
     @property
@@ -70,7 +72,7 @@ class Budget:
 
     def let_go(self, *, is_allowed: bool, is_excused: bool) -> list[Target]:
         """Move everything that waits to `going`, and return it in order."""
-        going, self.waiting = self.waiting, {}
+        going, self.waiting, self.settled_s = self.waiting, {}, 0.0
         self.going |= going
         self.asked -= going.keys()
         if is_allowed:
@@ -86,6 +88,8 @@ class Budget:
         self.going.pop(target, None)
         for targets in (self.asked, self.excused, self.count.allowed):
             targets.discard(target)
+        if not self.waiting:
+            self.settled_s = 0.0
 
 
 def stored_window(registry: Registry, origin: RuleAndOwner) -> Window | None:

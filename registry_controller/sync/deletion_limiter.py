@@ -25,7 +25,8 @@ from registry_controller.core.decision.deletion_limit import (
     may_be_there,
     stored_form,
 )
-from registry_controller.sync.deletion_budget import Budget, Wish, stored_window
+from registry_controller.kube.discover import has_definition
+from registry_controller.sync.deletion_budget import DeletionBudget, Wish, stored_window
 from registry_controller.sync.deletion_history import DeletedPlaces, RuleOrders
 from registry_controller.sync.deletion_sets import DeletionSets
 from registry_controller.sync.reconciler import Judgment
@@ -117,19 +118,18 @@ class DeletionLimiter:
         `decide` decides about the copy as it was, where that is not known. A copy that is wanted does not count:
         a person deleted it, or the daemon creates it again.
         """
-        origin, charge = self.counted.pop(target, None), self._uncounted.pop(target, None)
+        origin, charge = self.counted.get(target), self._uncounted.get(target)
         if charge is None and origin is not None:
             wish = self._sets.budgets[origin].find(target)
             charge = wish.charge if wish is not None and wish.is_sure else None
         if charge is None and self._percent:
-            state, _, decision = decide(target)
-            deletion = deletion_in(decision)
-            if deletion is not None:
-                origin = origin or (state.origin.rule, deletion.owner)
-                is_doubtful = isinstance(decision, NeedsProof) and may_be_there(state)
-                charge = Charge.GROSS if is_doubtful else self._wish(target, decision, deletion, origin[0]).charge
-        if charge is not None and origin is not None:
-            self._note_charge(target, origin, charge, was_here=0)
+            origin, charge = self._find_charge(target, decide, origin)
+        if charge is None or origin is None:
+            self.withdraw(target)
+            return
+        self.counted.pop(target, None)
+        self._uncounted.pop(target, None)
+        self._note_charge(target, origin, charge, was_here=0)
 
     def rule_changed(self, rule: str) -> None:
         """Evaluate a rule's halted deletions again: the administrator may have allowed them."""
@@ -174,25 +174,41 @@ class DeletionLimiter:
         is_sure = isinstance(decision, Delete) or (isinstance(decision, NeedsProof) and decision.is_presumed)
         return Wish(charge, is_sure, deletion.is_anew)
 
+    def _find_charge(
+        self, target: Target, decide: Callable[[Target], Judgment], origin: RuleAndOwner | None
+    ) -> tuple[RuleAndOwner | None, Charge | None]:
+        """Return the rule and owner of an unwanted copy, and how its deletion counts; None for a wanted one."""
+        try:
+            state, _, decision = decide(target)
+        except Exception:  # the source, or the rule, may be of another cluster: the next decision reports the error
+            return origin, None
+        deletion = deletion_in(decision)
+        if deletion is None:
+            return origin, None
+        origin = origin or (state.origin.rule, deletion.owner)
+        if isinstance(decision, NeedsProof) and may_be_there(state):
+            return origin, Charge.GROSS
+        return origin, self._wish(target, decision, deletion, origin[0]).charge
+
     def _let_pass(self, target: Target, origin: RuleAndOwner, charge: Charge) -> None:
         """Record a deletion that does not count until its copy is gone, or stays."""
         if self._uncounted.get(target) is not charge:
             self.withdraw(target)
             self.counted[target], self._uncounted[target] = origin, charge
 
-    def _is_under_way(self, target: Target, budget: Budget, wish: Wish) -> bool:
+    def _is_under_way(self, target: Target, budget: DeletionBudget, wish: Wish) -> bool:
         """Report whether a deletion was let go, as one of its kind."""
         going = budget.going.get(target)
         return going is not None and (going.is_anew or not wish.is_anew)
 
-    def _note_proven(self, target: Target, rule: str, budget: Budget, wish: Wish) -> None:
+    def _note_proven(self, target: Target, rule: str, budget: DeletionBudget, wish: Wish) -> None:
         """Note the charge of a deletion that is proven."""
         budget.going[target] = wish
         if not budget.count.is_recorded:
             budget.count.is_recorded = True
             self._changed(rule)
 
-    def _count(self, target: Target, origin: RuleAndOwner, budget: Budget, wish: Wish) -> None:
+    def _count(self, target: Target, origin: RuleAndOwner, budget: DeletionBudget, wish: Wish) -> None:
         waiting = budget.waiting.get(target)
         if waiting is None:
             self.withdraw(target)
@@ -200,7 +216,8 @@ class DeletionLimiter:
         elif waiting == (wish := wish._replace(is_sure=wish.is_sure or waiting.is_sure)):
             return
         budget.waiting[target] = wish
-        self._sets.has_grown(origin, budget)
+        source = self._copies.source_kind(target)
+        self._sets.has_grown(origin, budget, is_custom=source is not None and has_definition(source))
 
     def _note_unseen(self, target: Target) -> None:
         """Count a deletion whose copy is gone without an event: its kind may not be watched here any longer."""
@@ -234,7 +251,7 @@ class DeletionLimiter:
             self._places.note(target)
         self._drop(target, origin, budget, is_here=False)
 
-    def _drop(self, target: Target, origin: RuleAndOwner, budget: Budget, *, is_here: bool) -> None:
+    def _drop(self, target: Target, origin: RuleAndOwner, budget: DeletionBudget, *, is_here: bool) -> None:
         budget.drop(target)
         self.owners.withdraw(origin[1], target, is_here=is_here)
         self._sets.has_shrunk(origin, budget)

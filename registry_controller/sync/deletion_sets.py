@@ -18,7 +18,7 @@ from registry_controller.cache.local_cache import RuleAndOwner
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.deletion_limit import LimitVerdict
 from registry_controller.report.logs import get_logger
-from registry_controller.sync.deletion_budget import Budget, allowed_moment, stored_window
+from registry_controller.sync.deletion_budget import DeletionBudget, allowed_moment, stored_window
 from registry_controller.sync.deletion_count import DeletionCount, Judged
 from registry_controller.sync.owner_limits import OwnerLimits
 from registry_controller.sync.workqueue import WorkQueue
@@ -28,6 +28,8 @@ log = get_logger(__name__)
 _LOOK_S: Final = 0.02
 _STORED_S: Final = 0.25
 _HALTED_S: Final = 10.0
+_SETTLED_S: Final = 0.2
+"""The time in which an API server's discovery shows that a definition is being deleted."""
 
 
 class DeletionSets:
@@ -50,21 +52,21 @@ class DeletionSets:
         self._registry = registry
         self._changed = changed
         self._now = now
-        self.budgets: dict[RuleAndOwner, Budget] = {}
+        self.budgets: dict[RuleAndOwner, DeletionBudget] = {}
         self.owners = OwnerLimits(
             percent=percent, copies=copies, registry=registry, budgets=self.budgets, changed=owner_changed, now=now
         )
 
-    def budget(self, origin: RuleAndOwner) -> Budget:
+    def budget(self, origin: RuleAndOwner) -> DeletionBudget:
         """Return the budget of a rule's copies from one owner."""
         budget = self.budgets.get(origin)
         if budget is None:
             count = DeletionCount(stored_window(self._registry, origin), is_here=self._copies.has)
             is_halted = bool(count.halted_at) or self.owners.is_halted(origin[1])
-            budget = self.budgets[origin] = Budget(count, is_halted=is_halted)
+            budget = self.budgets[origin] = DeletionBudget(count, is_halted=is_halted)
         return budget
 
-    def is_halted(self, origin: RuleAndOwner, budget: Budget) -> bool:
+    def is_halted(self, origin: RuleAndOwner, budget: DeletionBudget) -> bool:
         """Return whether no more copies of a rule and owner may go."""
         return bool(budget.count.halted_at) or self.owners.is_halted(origin[1])
 
@@ -72,12 +74,17 @@ class DeletionSets:
         """Return how many copies of a rule and owner are here; copies without provenance count for each rule."""
         return self._copies.counts[origin] + self._copies.counts["", origin[1]]
 
-    def has_grown(self, origin: RuleAndOwner, budget: Budget) -> None:
-        """Evaluate a set once everything that is enqueued now was reconciled."""
+    def has_grown(self, origin: RuleAndOwner, budget: DeletionBudget, *, is_custom: bool) -> None:
+        """Evaluate a set once everything that is enqueued now was reconciled.
+
+        A set of custom objects waits a moment, until their server shows whether their definition goes, too.
+        """
         budget.sequence = self._queue.sequence
+        if is_custom and not budget.settled_s:
+            budget.settled_s = asyncio.get_running_loop().time() + _SETTLED_S
         self._look_soon(origin, budget, 0.0)
 
-    def has_shrunk(self, origin: RuleAndOwner, budget: Budget) -> None:
+    def has_shrunk(self, origin: RuleAndOwner, budget: DeletionBudget) -> None:
         """Evaluate a set again; end the halt of one for which nothing waits any more."""
         if budget.waiting:
             self._look_soon(origin, budget, 0.0)
@@ -90,17 +97,18 @@ class DeletionSets:
             if budget.waiting and is_wanted(origin):
                 self._look_soon(origin, budget, 0.0)
 
-    def _look_soon(self, origin: RuleAndOwner, budget: Budget, delay_s: float) -> None:
+    def _look_soon(self, origin: RuleAndOwner, budget: DeletionBudget, delay_s: float) -> None:
         if budget.timer is not None:
             budget.timer.cancel()
         budget.timer = asyncio.get_running_loop().call_later(delay_s, self._look, origin, budget)
 
-    def _look(self, origin: RuleAndOwner, budget: Budget) -> None:
+    def _look(self, origin: RuleAndOwner, budget: DeletionBudget) -> None:
         budget.timer = None
         if not budget.waiting:
             return
-        if not self._queue.has_passed(budget.sequence):
-            self._look_soon(origin, budget, _LOOK_S)
+        settles_s = budget.settled_s - asyncio.get_running_loop().time()
+        if settles_s > 0 or not self._queue.has_passed(budget.sequence):
+            self._look_soon(origin, budget, max(_LOOK_S, settles_s))
             return
         ours = self._judge_rule(origin, budget)
         is_excused = ours is not None and ours.window.allowed >= max(1, ours.window.deleted)
@@ -116,7 +124,13 @@ class DeletionSets:
             self._carry_out(origin, budget, ours, theirs, is_excused=is_excused)
 
     def _carry_out(
-        self, origin: RuleAndOwner, budget: Budget, ours: Judged | None, theirs: Judged | None, *, is_excused: bool
+        self,
+        origin: RuleAndOwner,
+        budget: DeletionBudget,
+        ours: Judged | None,
+        theirs: Judged | None,
+        *,
+        is_excused: bool,
     ) -> None:
         """Halt a set, let it wait until its counts are stored, or let it go."""
         was_halted, budget.is_halted = budget.is_halted, _halts(ours) or _halts(theirs)
@@ -135,7 +149,7 @@ class DeletionSets:
             for target in budget.let_go(is_allowed=ours is not None and ours.is_allowed, is_excused=is_excused):
                 self._queue.add(target, origin[1])
 
-    def _judge_rule(self, origin: RuleAndOwner, budget: Budget) -> Judged | None:
+    def _judge_rule(self, origin: RuleAndOwner, budget: DeletionBudget) -> Judged | None:
         """Evaluate the set by its rule's limit; None for a rule that is not here: only the owner's limit holds."""
         if origin[0] not in self._registry.rules:
             return None
@@ -156,7 +170,7 @@ class DeletionSets:
             budget.unsure or not self._queue.has_passed(budget.sequence) for budget in others
         )
 
-    def _let_ask(self, origin: RuleAndOwner, budget: Budget) -> None:
+    def _let_ask(self, origin: RuleAndOwner, budget: DeletionBudget) -> None:
         """Enqueue the deletions that their proof may refute: without them the set may be small."""
         unsure = budget.unsure
         budget.asked.update(unsure)
@@ -165,7 +179,9 @@ class DeletionSets:
         budget.sequence = self._queue.sequence
         self._look_soon(origin, budget, _LOOK_S)
 
-    def _must_store(self, origin: RuleAndOwner, budget: Budget, ours: Judged | None, theirs: Judged | None) -> bool:
+    def _must_store(
+        self, origin: RuleAndOwner, budget: DeletionBudget, ours: Judged | None, theirs: Judged | None
+    ) -> bool:
         found = [
             ours is not None
             and ours.verdict is LimitVerdict.STORE
@@ -174,7 +190,7 @@ class DeletionSets:
         ]
         return any(found)
 
-    def _report_halt(self, origin: RuleAndOwner, budget: Budget) -> None:
+    def _report_halt(self, origin: RuleAndOwner, budget: DeletionBudget) -> None:
         log.warning(
             "deletions halted", rule=origin[0], owner=origin[1], copies=self._copies.counts[origin],
             waiting=len(budget.waiting),

@@ -16,7 +16,7 @@ from registry_controller.cache.local_cache import RuleAndOwner
 from registry_controller.cache.registry import Registry, StoredCluster
 from registry_controller.core.decision.deletion_limit import LimitVerdict, Window, is_notable, window_of
 from registry_controller.core.status.cluster import read_deletions
-from registry_controller.sync.deletion_budget import Budget
+from registry_controller.sync.deletion_budget import DeletionBudget
 from registry_controller.sync.deletion_count import DeletionCount, Judged
 
 
@@ -40,7 +40,7 @@ class OwnerLimits:
         percent: int,
         copies: CopyIndex,
         registry: Registry,
-        budgets: Mapping[RuleAndOwner, Budget],
+        budgets: Mapping[RuleAndOwner, DeletionBudget],
         changed: Callable[[], None],
         now: Callable[[], datetime],
     ) -> None:
@@ -56,7 +56,7 @@ class OwnerLimits:
         """Return whether no more copies of an owner may go."""
         return bool(self._count_of(owner).halted_at)
 
-    def judge(self, owner: ClusterUID, *, excused: Budget | None) -> Judged | None:
+    def judge(self, owner: ClusterUID, *, excused: DeletionBudget | None) -> Judged | None:
         """Evaluate all deletions that are wanted of an owner's copies as one set.
 
         Return None where no Cluster here could lift a halt. The rule's annotation has allowed what waits in `excused`.
@@ -137,11 +137,11 @@ class OwnerLimits:
         waiting = sum(len(budget.waiting) for budget in self.budgets_of(owner))
         return OwnerDeletions(window, waiting, is_known=is_settled or is_new or not window.halted_at)
 
-    def budgets_of(self, owner: ClusterUID) -> Iterator[Budget]:
+    def budgets_of(self, owner: ClusterUID) -> Iterator[DeletionBudget]:
         """List the budgets of an owner's copies."""
         return (budget for origin, budget in self._budgets.items() if origin[1] == owner)
 
-    def _list_wanted(self, owner: ClusterUID, *, excused: Budget | None) -> list[Target]:
+    def _list_wanted(self, owner: ClusterUID, *, excused: DeletionBudget | None) -> list[Target]:
         return [
             target
             for budget in self.budgets_of(owner)

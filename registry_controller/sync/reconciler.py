@@ -8,6 +8,7 @@ nothing has changed since the question.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn, Protocol
@@ -18,7 +19,7 @@ from registry_controller.api.meta import GVK, ClusterUID, Target
 from registry_controller.cache.source_index import Offer
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decide import decide
-from registry_controller.core.decision.decision import Apply, Decision, Delete, NeedsProof
+from registry_controller.core.decision.decision import Apply, Decision, Delete, NeedsProof, Reason
 from registry_controller.core.decision.ownership import is_at_home, is_membership, read_marks
 from registry_controller.core.decision.state import OwnerAnswer, ProofResult, SourceRef, TargetState
 from registry_controller.core.mutation.left_fields import LeftPath
@@ -32,7 +33,7 @@ from registry_controller.sync.state_reader import StateReader
 from registry_controller.sync.workqueue import WorkQueue
 from registry_controller.watch.fairness import EvaluationLimiter
 
-_CREATABLE_S: Final = 0.2
+_CREATABLE_S: Final = 0.05
 ASK_TIMEOUT_S: Final = 10.0
 _CLUSTER: Final = (meta.GROUP, meta.CLUSTER.kind)
 
@@ -167,11 +168,24 @@ class Reconciler:
             return _limit(judgment, limiter)
         counted = _limit(judgment, limiter)
         if counted.decision is not decision:
+            if counted.decision.reason is Reason.DELETION_JUDGED:
+                await self._look_at_definition(decision)
             return counted
         proven = await self.prove(counted)
         if not isinstance(proven.decision, NeedsProof | Delete):
             limiter.withdraw(proven.state.target)
         return _limit(_without_question(proven), limiter)
+
+    async def _look_at_definition(self, question: NeedsProof) -> None:
+        """Record whether the definition of a kind goes at its owner, while a deletion is counted."""
+        source = question.expects.source if question.expects is not None else None
+        connection = self._connection(source.owner) if source is not None else None
+        if source is None or connection is None or not has_definition(source.kind):
+            return
+        kind = self._states.kind_read(source)
+        with contextlib.suppress(RegistryError):  # the proof asks again
+            if not await self._may_create(connection, kind, peer=source.owner):
+                self._states.note_unserved(source)
 
     async def _may_create(self, connection: Connection, kind: GVK, *, peer: ClusterUID) -> bool:
         """Return whether a kind can be created at a peer, as the peer has answered a moment ago, or answers now."""

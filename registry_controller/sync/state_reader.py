@@ -197,6 +197,11 @@ class StateReader:
         kinds = [cache.kind for cache in self._sources.caches_of_kind(source.owner, source.kind)]
         return source.kind if source.kind in kinds or not kinds else kinds[0]
 
+    def note_unserved(self, source: SourceRef) -> None:
+        """Record that the definition of a source's kind goes at its owner."""
+        for cache in self._sources.caches_of_kind(source.owner, source.kind):
+            cache.lost.note_unserved()
+
     def _deleted_at(self, owner: ClusterUID, target: Target) -> int:
         return max(self._sources.deleted_at(owner, target), self._departures.left.get(owner, 0))
 

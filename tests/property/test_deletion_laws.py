@@ -127,6 +127,20 @@ def test_what_is_shown_anew_has_no_free_number(present: int, wanted: int, percen
     assert (verdict is LimitVerdict.HALT) == (wanted > present * percent // 100)
 
 
+@given(st.integers(1, 400), st.lists(st.tuples(st.integers(1, 400), st.booleans()), min_size=1, max_size=10))
+def test_a_halt_of_losses_lasts_while_anything_waits(present: int, later: list[tuple[int, bool]]) -> None:
+    """The sources may come back one by one; a restart remembers it."""
+    window, verdict = judge(None, present=present, wanted=present, now=NOW, percent=50, allowed="", is_anew=True)
+    for wanted, restarts in later:
+        assert verdict is LimitVerdict.HALT
+        window = window_of(stored_form(window)) if restarts else window
+        assert window is not None
+        wanted = min(wanted, present)
+        window, verdict = judge(window, present=present, wanted=wanted, now=NOW, percent=50, allowed="", is_anew=False)
+    _, verdict = judge(window, present=present, wanted=1, now=NOW, percent=50, allowed=window.halted_at)
+    assert verdict is LimitVerdict.GO
+
+
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(0, 100), st.integers(0, 100))
 def test_of_two_daemons_the_stricter_counts(counted: int, theirs: int, percent: int, their_percent: int) -> None:
     one = Window("2026-01-01T12:00:00Z", 100, counted=counted, percent=percent)

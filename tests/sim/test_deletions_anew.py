@@ -98,6 +98,7 @@ def test_a_definition_that_its_owner_installs_again_deletes_no_copy(
         assert (left(b, "Widget"), halted(b)) == (COUNT, True)
         for number in range(COUNT):
             a.create(widget(number))
+            await asyncio.sleep(0.7)  # one by one
         await group.settle()
         assert not halted(b)
         assert {item["metadata"]["uid"] for item in b.list("Widget")} == uids

@@ -63,8 +63,8 @@ class Window:
     `baseline` is the highest number of copies since `start`, `deleted` the number that was let go, `allowed` how many
     of these the administrator allowed. `counted` is the number of deletions that went and count each time. `halted_at`
     is the beginning of a halt, empty without one. Moments are RFC 3339 texts with seconds. `percent` is the lowest
-    limit by which a daemon of this cluster evaluates the window. `is_anew` means that no number is always allowed until
-    the halt ends.
+    limit by which a daemon of this cluster evaluates the window. `is_anew` means that no number is always allowed, and
+    that the halt lasts while any deletion is wanted.
     """
 
     start: str
@@ -111,9 +111,10 @@ def judge(
     if window.halted_at and window.halted_at == allowed:
         window = replace(window, start=spell(now), halted_at="", deleted=gone, allowed=gone, is_anew=False)
         return window, LimitVerdict.GO
-    is_anew = is_anew or (window.is_anew and bool(window.halted_at))
+    lasts = window.is_anew and bool(window.halted_at)  # the sources may come back one by one
+    is_anew = is_anew or lasts
     always = 0 if is_anew else ALWAYS
-    if gone > window.allowed + max(always, (window.baseline - window.allowed) * percent // 100):
+    if lasts or gone > window.allowed + max(always, (window.baseline - window.allowed) * percent // 100):
         moment = spell(now) if spell(now) != allowed else spell(now + _SECOND)
         return replace(window, halted_at=window.halted_at or moment, is_anew=is_anew), LimitVerdict.HALT
     verdict = LimitVerdict.STORE if gone > ALWAYS else LimitVerdict.GO
@@ -202,7 +203,7 @@ def window_of(stored: Mapping[str, Any] | None) -> Window | None:
         allowed,
         counted,
         percent if isinstance(percent, int) else 100,
-        found.get("anew") in (True, "True"),
+        found.get("withoutMinimum") in (True, "True"),
     )
 
 
@@ -211,5 +212,5 @@ def stored_form(window: Window) -> Mapping[str, Any]:
     sometimes = {"haltedAt": window.halted_at, "allowed": window.allowed, "counted": window.counted}
     form: dict[str, Any] = {"windowStart": window.start, "baseline": window.baseline, "deleted": window.deleted}
     form |= {name: value for name, value in sometimes.items() if value}
-    form |= {"anew": True} if window.is_anew else {}
+    form |= {"withoutMinimum": True} if window.is_anew else {}
     return form if window.percent >= 100 else form | {"percent": window.percent}

@@ -33,6 +33,7 @@ from tests.sim.checks.expected_copies import (
 )
 from tests.sim.checks.history import Entry, History
 from tests.sim.checks.invariants import Guards
+from tests.sim.checks.lost_definitions import LostDefinitions
 from tests.sim.checks.oracle import Fate, Oracle, World
 from tests.sim.checks.repeated_deletions import RepeatedDeletions
 from tests.sim.cluster.apiserver import ApiServer
@@ -70,6 +71,7 @@ class Observer:
         self._said_at: dict[tuple[str, int, str, ObjectKey], deque[float]] = {}
         self._patient_until_s: dict[tuple[str, int, str], float] = {}
         self._guards = Guards(tally, self._break, is_order=self._is_order)
+        self.definitions = LostDefinitions(self.history, tally, self._break, is_order=self._is_order)
         self._repeated = RepeatedDeletions(self.history, tally, self._break, is_order=self._is_order)
         for member in group.members:
             self._listen(member)
@@ -116,6 +118,7 @@ class Observer:
             entry = Entry(asyncio.get_running_loop().time(), member.name, member.server.acting, change)
             self.history.add(entry)
             self._repeated.see(entry, member)
+            self.definitions.see(entry, member)
             if change.kind.kind != "Event":
                 self.say(f"{entry.who or '-'}: {_describe(entry)}")
             if entry.who:
@@ -126,6 +129,7 @@ class Observer:
 
         def answer_and_look(method: str, path: str, body: bytes | None, *, who: str) -> Answer:
             given = answer(method, path, body, who=who)
+            self.definitions.see_answer(member, path, given.status, who=self.history.members.get(who))
             if method != "GET":
                 self._check_patience(member, _named(path, body), given)
             return given

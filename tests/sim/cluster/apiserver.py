@@ -156,6 +156,10 @@ class ApiServer:
         self._terminating.add(BY_KIND[kind])
         self._documents.clear()
 
+    def is_terminating(self, kind: str) -> bool:
+        """Say whether a definition is about to go."""
+        return BY_KIND[kind] in self._terminating
+
     def serves(self, kind: str) -> bool:
         """Say whether a kind is served in any version."""
         return bool(self._versions[BY_KIND[kind]])

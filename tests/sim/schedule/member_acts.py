@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from datetime import UTC, datetime
 from typing import Any
@@ -242,6 +243,25 @@ def replaces_its_own_cluster(stage: Stage, member: Member, pause_s: float, label
 
     member.delete("Cluster", member.name)
     stage.until(pause_s, create)
+    return True
+
+
+@deed(lambda chance, who, names: (chance.choice(("Widget", "Region")), chance.choice((0.3, 5.0, 40.0))), weight=3)
+def has_a_kind_reinstalled(stage: Stage, member: Member, kind: str, pause_s: float) -> bool:
+    """Delete the definition of a kind, and all its objects with it; install it again in a moment."""
+    if member.name in stage.rebuilt or not member.server.serves(kind) or not member.list(kind):
+        return False
+    stage.observer.definitions.see_lost(member.name, kind, at=asyncio.get_running_loop().time())
+    member.server.terminate(kind)
+    for found in member.list(kind):
+        member.delete(kind, found["metadata"]["name"], namespace=found["metadata"].get("namespace", ""))
+
+    def remove() -> None:
+        member.server.change_served(kind, served=False)
+        stage.group.cut(member.name)
+
+    stage.until(0.5, remove)
+    stage.until(0.5 + pause_s, lambda: member.server.change_served(kind, served=True))
     return True
 
 

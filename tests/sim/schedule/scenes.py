@@ -191,6 +191,22 @@ def comes_and_goes(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def _reinstalled(chance: random.Random, names: str) -> list[Step]:
+    """The definition of a copied kind is deleted and installed again."""
+    here, owner, _ = _three(chance, names)
+    kind = chance.choice(("Widget", "Region"))
+    namespace = "" if kind == "Region" else "default"
+    puts = [
+        Step(0.0, "puts", owner, ((kind, namespace, name), f"v{chance.randrange(10**6)}", "sync")) for name in "xyz"
+    ]
+    return [
+        Step(0.0, "rules", here, (f"{kind.lower()}s-1", (kind, "plain", "labels", "Delete", "stays"))),
+        *puts,
+        Step(10.0, "has a kind reinstalled", owner, (kind, chance.choice((5.0, 40.0)))),
+        Step(60.0, "puts", owner, ((kind, namespace, "x"), f"v{chance.randrange(10**6)}", "sync")),
+    ]
+
+
 def _everything(chance: random.Random, names: str) -> list[Step]:
     """A rule asks for everything of a kind, of which a cluster keeps some to itself."""
     here, owner, _ = _three(chance, names)
@@ -287,6 +303,6 @@ def _misplaced_name(chance: random.Random, names: str) -> list[Step]:
 
 SCENES: Sequence[Callable[[random.Random, str], list[Step]]] = (
     _unheard_while_silent, _forged_relay, _left_and_relayed, _inhabited_namespace, _carried_credentials, _rivals,
-    _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything, comes_and_goes, _another_kind,
-    _altered_rule, _moved_in_vain, _restored, _misplaced_name,
+    _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything, comes_and_goes, _reinstalled,
+    _another_kind, _altered_rule, _moved_in_vain, _restored, _misplaced_name,
 )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from registry_controller.api.meta import ALLOW_DELETIONS, Target
+from registry_controller.api.meta import ALLOW_DELETIONS, GVK, Target
 from registry_controller.core.decision.decision import Apply, Decision, Delete, NeedsProof, Reason
 from registry_controller.core.decision.deletion_limit import Charge, spell, stored_form
 from registry_controller.core.decision.state import Origin
@@ -23,6 +23,7 @@ from tests.unit.sync.test_deletion_limiter import (
     RULE,
     Bench,
     delete,
+    doubtful,
     name,
     presumed,
 )
@@ -289,7 +290,9 @@ def test_a_restart_knows_what_was_counted_for_an_owner() -> None:
         for number in range(90):
             go(bench, name(number), decided(not_selected(name(number))))
         bench.store_cluster()
-        copies: Any = SimpleNamespace(counts=bench, by_owner=bench, has=bench.here.__contains__)
+        copies: Any = SimpleNamespace(
+            counts=bench, by_owner=bench, has=bench.here.__contains__, source_kind=lambda _: None
+        )
         bench.limiter = bench.restarted(copies, 50)
         bench.limit_by(0, 10, begin=100)
         await asyncio.sleep(0.1)
@@ -303,3 +306,33 @@ def test_a_restart_knows_what_was_counted_for_an_owner() -> None:
 
 def test_charges_have_words() -> None:
     assert len({charge.value for charge in Charge}) == 4
+
+
+def test_a_copy_about_which_nothing_can_be_decided_waits_no_more_once_it_is_gone() -> None:
+    def fails(target: Target) -> Any:
+        raise ValueError(target)
+
+    async def scenario() -> None:
+        bench = Bench(120)
+        bench.limit(doubtful, 3)
+        for number in range(3):
+            go(bench, name(number), fails)
+        await asyncio.sleep(0.1)
+        assert await bench.drain() == set()
+        assert not bench.limiter.counted
+        assert not bench.changes
+
+    run(scenario)
+
+
+def test_a_set_of_custom_objects_waits_until_their_server_can_say_that_their_definition_goes() -> None:
+    async def scenario() -> None:
+        bench = Bench(120)
+        bench.source_kind = GVK("example.com", "v1", "Widget")
+        for number in range(4):
+            bench.limit(presumed, 1, begin=number)
+            assert await bench.drain() == set()
+            await asyncio.sleep(0.06)
+        assert len(await bench.drain()) == 4  # 0.2 s after the first one
+
+    run(scenario)

@@ -30,9 +30,11 @@ class Bench:
 
     def __init__(self, copies: int, *, percent: int = 50) -> None:
         self.here = {name(number) for number in range(copies)}
+        self.source_kind = GVK("", "v1", "ConfigMap")
         self.changes = Counter[str]()
         self.manifest: dict[str, Any] = {"metadata": {}}
         counts = SimpleNamespace(counts=self, by_owner=self, has=self.here.__contains__, has_other=lambda _: True)
+        counts.source_kind = lambda _: self.source_kind
         self.registry = SimpleNamespace(rules={RULE: SimpleNamespace(manifest=self.manifest)}, clusters={})
         self.queue = WorkQueue()
         self.limiter = self.restarted(counts, percent)
@@ -332,7 +334,9 @@ def test_a_halt_that_was_stored_holds_after_a_restart_and_asks_nobody() -> None:
         since = bench.halted_at
         bench.store()
         await bench.drain()
-        copies: Any = SimpleNamespace(counts=bench, by_owner=bench, has=bench.here.__contains__)
+        copies: Any = SimpleNamespace(
+            counts=bench, by_owner=bench, has=bench.here.__contains__, source_kind=lambda _: None
+        )
         bench.limiter = bench.restarted(copies, 50)
         assert bench.limit(doubtful, 61) == [HALTED] * 61
         await asyncio.sleep(600.0)
