@@ -215,6 +215,7 @@ class TombstoneTracker:
             former=dict(self._former),
             silent_s=self._silence.count({stone.member for stone in here}),
             today=self._today(),
+            days=frozenset(day for peer in live.values() if (day := peer.day_there) is not None),
             trusts_after_s=self._trusts_after_s,
         )
 

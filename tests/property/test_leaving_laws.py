@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from registry_controller.api.feature import read_feature
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.tombstone import Tombstone, read_tombstone, tombstone_manifest
-from registry_controller.core.decision.tombstones import LASTS, MembershipFacts, leavers
+from registry_controller.core.decision.tombstones import LASTS, STAYS, MembershipFacts, leavers
 
 LOCAL, A, B, C = (ClusterUID(text) for text in ("local", "a", "b", "c"))
 TODAY = date(2026, 1, 1)
@@ -20,7 +20,9 @@ LAST = TODAY + LASTS
 members = st.sampled_from([LOCAL, A, B, C])
 others = st.sampled_from([A, B, C])
 memberships = st.sampled_from(["", "one", "two"])
-days = st.sampled_from([TODAY - timedelta(days=1), TODAY, LAST, LAST + timedelta(days=400)])
+days = st.sampled_from(
+    [TODAY - STAYS - timedelta(days=1), TODAY - timedelta(days=1), TODAY, LAST, LAST + timedelta(days=400)]
+)
 revisions = st.integers(0, 3)
 stones = st.builds(Tombstone, members, memberships, members, days, revisions)
 some = st.frozensets(stones, max_size=3)
@@ -55,6 +57,7 @@ def knowledge(draw: st.DrawFn) -> MembershipFacts:
         lasting=draw(st.frozensets(st.sampled_from(sorted(obj)))) if obj else frozenset(),
         silent_s={uid: draw(st.sampled_from([0.0, 10.0, 100.0])) for uid in (A, B, C) if uid not in alive},
         today=TODAY,
+        days=draw(st.frozensets(st.sampled_from([TODAY, TODAY + timedelta(days=100)]))),
         trusts_after_s=draw(st.sampled_from([0.0, 50.0])),
     )
 
@@ -91,7 +94,7 @@ def test_who_goes_by_order_was_sent_by_itself_or_from_here(known: MembershipFact
 @given(knowledge().filter(in_group))
 def test_nobody_goes_without_a_tombstone_here_of_each_membership_that_is_here(known: MembershipFacts) -> None:
     for member in leavers(known).gone:
-        said = {stone for stone in known.here if stone.member == member and stone.until >= TODAY}
+        said = {stone for stone in known.here if stone.member == member and not known.is_expired(stone)}
         assert said
         for membership in known.memberships.get(member, ()):
             if membership is None:  # what somebody carried here stays, unless its member says farewell
@@ -158,6 +161,16 @@ def test_a_tombstone_bars_what_is_earlier_than_its_membership_and_nothing_later(
 
 
 @given(knowledge())
+def test_nothing_expires_while_no_live_member_agrees_about_the_day(known: MembershipFacts) -> None:
+    """And what expires was over for the whole time for which it stays."""
+    found = leavers(replace(known, there={}, finds={}, lives={}, alive=frozenset()))
+    for stone in found.to_drop:
+        if stone.member != LOCAL:
+            assert known.is_day_agreed
+            assert TODAY - stone.until > STAYS
+
+
+@given(knowledge())
 def test_what_a_live_member_has_of_itself_is_not_over(known: MembershipFacts) -> None:
     found = leavers(known).over
     assert LOCAL not in found
@@ -194,12 +207,13 @@ def test_what_was_done_on_anothers_word_stays_done(known: MembershipFacts) -> No
     """Unless that one finds the member Ready, or it lives: a backup that is restored brings nobody back."""
     found = leavers(known)
     for stone in known.here - found.to_drop:
-        assert stone.member == LOCAL or stone.until >= TODAY
+        assert stone.member == LOCAL or not known.is_expired(stone)
     for stone in found.to_drop:
         is_done = stone.member not in known.memberships
         lives = any(stone.covers(uid) for uid in known.lives.get(stone.member, ()))
         ready = any(member == stone.member for member, _ in known.finds.get(stone.reported_by, ()))
-        assert not is_done or lives or ready or stone.until < TODAY or LOCAL in (stone.member, stone.reported_by)
+        is_expired = known.is_expired(stone)
+        assert not is_done or lives or ready or is_expired or LOCAL in (stone.member, stone.reported_by)
 
 
 @given(knowledge())
