@@ -52,8 +52,15 @@ def fits_in_tombstone(cluster_id: str) -> bool:
 
 def read_tombstone(feature: Feature) -> Tombstone | None:
     """Parse a tombstone; None for another feature, and for an invalid tombstone."""
-    if feature.feature_name != names.LEFT_FEATURE:
-        return None
+    return _read(feature) if feature.feature_name == names.LEFT_FEATURE else None
+
+
+def read_withdrawal(feature: Feature) -> Tombstone | None:
+    """Parse the record that the author of a tombstone has withdrawn it; return the tombstone, None without one."""
+    return _read(feature) if feature.feature_name == names.WITHDRAWN_FEATURE else None
+
+
+def _read(feature: Feature) -> Tombstone | None:
     member, membership, said_by = (feature.labels.get(label, "") for label in _LABELS)
     try:
         until = date.fromisoformat(feature.labels.get(meta.LEFT_UNTIL, ""))
@@ -77,6 +84,17 @@ def read_original_tombstone(manifest: Manifest) -> Tombstone | None:
     except InvalidObject:
         return None
     return stone if stone is not None and stone.name == meta.metadata_of(manifest).get("name") else None
+
+
+def withdrawal_manifest(stone: Tombstone) -> Manifest:
+    """Return the ClusterFeature that records that the author of a tombstone has withdrawn it."""
+    labels = meta.labels_of(tombstone_manifest(stone))
+    return {
+        "apiVersion": meta.API_VERSION,
+        "kind": meta.FEATURE.kind,
+        "metadata": {"name": stone.name.replace("left-", "back-", 1), "labels": labels},
+        "spec": {"featureName": names.WITHDRAWN_FEATURE},
+    }
 
 
 def is_own_tombstone(manifest: Manifest, *, of: ClusterUID) -> bool:

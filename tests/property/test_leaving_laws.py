@@ -56,6 +56,7 @@ def knowledge(draw: st.DrawFn) -> MembershipFacts:
         former=draw(st.dictionaries(others, st.frozensets(st.sampled_from(["one", "two"])))),
         lasting=draw(st.frozensets(st.sampled_from(sorted(obj)))) if obj else frozenset(),
         silent_s={uid: draw(st.sampled_from([0.0, 10.0, 100.0])) for uid in (A, B, C) if uid not in alive},
+        withdrawn=draw(st.frozensets(st.tuples(members, st.builds(lambda stone: stone.name, stones)), max_size=3)),
         today=TODAY,
         days=draw(st.frozensets(st.sampled_from([TODAY, TODAY + timedelta(days=100)]))),
         trusts_after_s=draw(st.sampled_from([0.0, 50.0])),
@@ -140,6 +141,7 @@ def test_whoever_is_heard_speaks_for_itself(known: MembershipFacts) -> None:
                 holder == LOCAL
                 or stone.reported_by == holder
                 or (stone.reported_by != LOCAL and stone in known.there.get(stone.reported_by, {stone}))
+                or (stone.reported_by == LOCAL and (LOCAL, stone.name) not in known.withdrawn)  # lost here
                 for holder, stone in said
             )
 
@@ -158,6 +160,17 @@ def test_a_tombstone_bars_what_is_earlier_than_its_membership_and_nothing_later(
     is_earlier = any(revision < stone.revision for stone in both)
     is_former = len(both) < len(stones_of) and membership in known.former.get(member, ())
     assert found.bars(member, membership, revision) == (named or is_earlier or is_former)
+
+
+@given(knowledge())
+def test_the_absence_of_a_tombstone_at_its_author_withdraws_nothing(known: MembershipFacts) -> None:
+    """The author records that it was deleted, or finds the member Ready, or the member itself is alive."""
+    found = leavers(known)
+    for stone in found.to_drop - {held for held in known.here if LOCAL in (held.member, held.reported_by)}:
+        is_recorded = (stone.reported_by, stone.name) in known.withdrawn
+        is_ready = any(member == stone.member for member, _ in known.finds.get(stone.reported_by, ()))
+        is_alive = any(stone.covers(uid) for uid in known.lives.get(stone.member, ()))
+        assert is_recorded or is_ready or is_alive or known.is_expired(stone)
 
 
 @given(knowledge())

@@ -141,3 +141,38 @@ def test_a_clock_that_is_wrong_for_two_hours_brings_no_dead_member_back(days: in
             assert stones(member), member.name
 
     simulate(scenario, n=4)
+
+
+@pytest.mark.clause("O6")
+@pytest.mark.parametrize("how", ["deleted", "lost"])
+def test_a_tombstone_is_withdrawn_by_an_act_and_not_by_its_absence(how: str) -> None:
+    """What the etcd of its author lost stands at the others, and comes back from them."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group, trust_s=3600)
+        a, b, c = group.members
+        await b.stop()
+        group.fail("b", Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        await declare(group, "b", at="a")
+        await group.settle()
+        (name,) = stones(a)
+        assert stones(c) == {name}
+        assert knows(c, "b") == (True, True), "it waits"
+        if how == "lost":
+            await a.stop()
+        a.delete("ClusterFeature", name)
+        if how == "lost":
+            a.start()
+        await group.settle()
+        back = {found["metadata"]["name"] for found in a.list("ClusterFeature") if "back-" in found["metadata"]["name"]}
+        if how == "deleted":
+            assert not stones(a) | stones(c)
+            assert len(back) == 1
+            return
+        assert not back
+        assert stones(a) == stones(c) == {name}
+        await asyncio.sleep(4000.0)
+        assert knows(a, "b") == knows(c, "b") == (False, False)
+
+    simulate(scenario, n=3)

@@ -46,9 +46,10 @@ class MembershipFacts:
     departure. `ordered` are the stored tombstones of which this cluster knows that they are orders: `leave` was given
     here, or the member's own was read at the member. `lasting` are the live members whose own Cluster has been missing
     for long. `revisions` are the last known revisions of the Clusters of memberships, by membership, `former` the
-    memberships that were here before a later one of the same member. `days` are the days at live members, by their
-    clocks. `silent_s` is for how many seconds a member has been silent while other members answered. After
-    `trusts_after_s` seconds of silence the report of another member counts; 0 means never.
+    memberships that were here before a later one of the same member. `withdrawn` has the author and the name of each
+    tombstone of which the author, live or local, records that it was deleted there. `days` are the days at live
+    members, by their clocks. `silent_s` is for how many seconds a member has been silent while other members answered.
+    After `trusts_after_s` seconds of silence the report of another member counts; 0 means never.
     """
 
     local: ClusterUID
@@ -66,6 +67,7 @@ class MembershipFacts:
     revisions: Mapping[str, int]
     former: Mapping[ClusterUID, frozenset[str]]
     silent_s: Mapping[ClusterUID, float]
+    withdrawn: frozenset[tuple[ClusterUID, str]]
     today: date
     days: frozenset[date]
     trusts_after_s: float
@@ -197,13 +199,27 @@ def _valid(known: MembershipFacts) -> Iterator[Tombstone]:
             yield stone
     for peer, stones in known.there.items():
         for stone in stones:
-            if _is_valid_at(known, stone, peer) and _is_over(known, stone):
-                yield stone
+            heard = _as_heard(known, stone, peer)
+            if heard is not None and _is_valid_at(known, heard, peer) and _is_over(known, heard):
+                yield heard
+
+
+def _as_heard(known: MembershipFacts, stone: Tombstone, peer: ClusterUID) -> Tombstone | None:
+    """Return a tombstone at a member; one that was made here, and was lost and not withdrawn, as that member's report.
+
+    No report of this cluster comes from another one.
+    """
+    if stone.reported_by != known.local:
+        return stone
+    if stone.member == known.local or (known.local, stone.name) in known.withdrawn:
+        return None
+    heard = stone._replace(reported_by=peer)
+    return None if _is_withdrawn(known, heard) else heard
 
 
 def _is_valid_at(known: MembershipFacts, stone: Tombstone, peer: ClusterUID) -> bool:
     """Report whether a tombstone at a member is valid: the member's own report, or that of a third member."""
-    if known.is_expired(stone) or known.is_made_ahead(stone) or stone.reported_by == known.local:
+    if known.is_expired(stone) or known.is_made_ahead(stone):
         return False
     if stone.reported_by == peer:
         return True
@@ -213,14 +229,17 @@ def _is_valid_at(known: MembershipFacts, stone: Tombstone, peer: ClusterUID) -> 
 def _is_withdrawn(known: MembershipFacts, stone: Tombstone) -> bool:
     """Report whether the member that made a stored tombstone has withdrawn it.
 
-    After the removal of the member its absence there is not enough, because a restored backup lacks it, too: the member
-    must be Ready there.
+    Its absence there is not enough, because a restored backup lacks it, too. The author records that it was deleted, or
+    the member is Ready there; after the removal of the member only the latter counts.
     """
     there = known.there.get(stone.reported_by)
     if there is None or stone in there:
         return False
     found = known.finds.get(stone.reported_by, frozenset())
-    return _covers(known, stone) or any(member == stone.member and stone.covers(uid) for member, uid in found)
+    is_taken_back = (stone.reported_by, stone.name) in known.withdrawn
+    return (is_taken_back and _covers(known, stone)) or any(
+        member == stone.member and stone.covers(uid) for member, uid in found
+    )
 
 
 def _covers(known: MembershipFacts, stone: Tombstone) -> bool:
