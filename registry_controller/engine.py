@@ -207,7 +207,7 @@ class Engine:
             absences=self.absences,
             departures=self.departures,
             writes_status_of=self.replicas.writes_status_of,
-            today=lambda: datetime.now(UTC).date(),
+            today=lambda: now().date(),
             observer=self,
         )
         self.lost_clusters = LostClusters(

@@ -12,6 +12,7 @@ DELETED_RULES_FEATURE: Final = "cluster-registry-deleted-rules"
 """`spec.featureName` of the record of deleted rules."""
 
 LEFT_FEATURE: Final = "cluster-registry-left-member"
+WITHDRAWN_FEATURE: Final = "cluster-registry-left-member-withdrawn"
 """`spec.featureName` of a tombstone, which reports that a member has left the group."""
 
 CLUSTERS_SINK: Final = "cluster-registry-core-resource-clusters-sink"

@@ -55,7 +55,16 @@ def fits_in_tombstone(cluster_id: str) -> bool:
 
 def read_tombstone(feature: Feature) -> Tombstone | None:
     """Parse a tombstone; None for another feature, for an invalid tombstone, and for one of a later format."""
-    if feature.feature_name != names.LEFT_FEATURE or meta.LEFT_FORMAT in feature.labels:
+    return _read(feature) if feature.feature_name == names.LEFT_FEATURE else None
+
+
+def read_withdrawal(feature: Feature) -> Tombstone | None:
+    """Parse the record that the author of a tombstone has withdrawn it; return the tombstone, None without one."""
+    return _read(feature) if feature.feature_name == names.WITHDRAWN_FEATURE else None
+
+
+def _read(feature: Feature) -> Tombstone | None:
+    if meta.LEFT_FORMAT in feature.labels:
         return None
     member, membership, said_by = (feature.labels.get(label, "") for label in _LABELS)
     try:
@@ -94,6 +103,17 @@ def read_original_tombstone(manifest: Manifest) -> Tombstone | None:
     except InvalidObject:
         return None
     return stone if stone is not None and stone.name == meta.metadata_of(manifest).get("name") else None
+
+
+def withdrawal_manifest(stone: Tombstone) -> Manifest:
+    """Return the ClusterFeature that records that the author of a tombstone has withdrawn it."""
+    labels = meta.labels_of(tombstone_manifest(stone))
+    return {
+        "apiVersion": meta.API_VERSION,
+        "kind": meta.FEATURE.kind,
+        "metadata": {"name": stone.name.replace("left-", "back-", 1), "labels": labels},
+        "spec": {"featureName": names.WITHDRAWN_FEATURE},
+    }
 
 
 def is_own_tombstone(manifest: Manifest, *, of: ClusterUID) -> bool:

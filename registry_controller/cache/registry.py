@@ -22,7 +22,12 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import GVK, GVR, ClusterUID, GroupKind, Manifest
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.syncrule import SyncRule
-from registry_controller.api.tombstone import is_later_tombstone, is_own_tombstone
+from registry_controller.api.tombstone import (
+    Tombstone,
+    is_later_tombstone,
+    is_own_tombstone,
+    read_original_tombstone,
+)
 from registry_controller.cache.crds import OF_RULES, read_bundled
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.rule_events import RuleEvents
@@ -41,6 +46,8 @@ from registry_controller.watch.retry import until_answered
 OWN_KINDS: Final = ((meta.CLUSTERS, meta.CLUSTER), (meta.RULES, meta.RULE), (meta.FEATURES, meta.FEATURE))
 _MOST_GONE: Final = 4096
 """Deleted objects whose last revision is kept. A late event is late by seconds, and the next list corrects it."""
+_WAVE_S: Final = 5.0
+"""The deletion of a definition deletes all its objects within this time."""
 _MOST_DELETED: Final = 512
 """The deleted Clusters whose last state is kept."""
 
@@ -130,6 +137,9 @@ class Registry:
 
         Of several Clusters of one ID it is the one that was there first.
         """
+        self.deleted_tombstones: dict[str, Tombstone] = {}
+        """The tombstones that were deleted here since the start, as an event showed, by name."""
+        self._lost_features_at_s = -math.inf
         self._settled: dict[ClusterUID, Settled[Manifest]] = {}
         self._active: dict[str, tuple[StoredRule, ActiveRule | None]] = {}
         self._revisions: dict[tuple[str, str], int] = {}
@@ -171,6 +181,8 @@ class Registry:
             return
         if kind == "DELETED":
             self._drop(plural, name, revision, last=manifest)
+            if plural == meta.FEATURES.resource:
+                self._note_withdrawal(name, manifest)
             if plural == meta.RULES.resource:
                 self._note_deletion(name, manifest, revision)
         else:
@@ -287,6 +299,7 @@ class Registry:
                 self.pruned.pop(name, None)  # another object, of which nothing is known yet
         else:
             self.features[name] = manifest
+            self.deleted_tombstones.pop(name, None)
             if name == names.DELETED_RULES_OBJECT:
                 self.deleted_rules = read_deleted_rules(meta.annotations_of(manifest))
 
@@ -326,6 +339,17 @@ class Registry:
         info = meta.metadata_of(manifest)
         if meta.OWNER not in meta.annotations_of(manifest) and name not in names.CORE_RULES:
             self.deletions.on_delete(name, str(info.get("uid", "")), revision)
+
+    def _note_withdrawal(self, name: str, manifest: Manifest) -> None:
+        """Note the deletion of a tombstone, unless all features go, with their definition: the core feature, too."""
+        now_s = self._now_s()
+        if name == names.CORE_FEATURE_OBJECT:
+            self._lost_features_at_s = now_s
+            self.deleted_tombstones.clear()
+        elif now_s > self._lost_features_at_s + _WAVE_S and (stone := read_original_tombstone(manifest)) is not None:
+            self.deleted_tombstones[name] = stone
+            if len(self.deleted_tombstones) > _MOST_GONE:
+                del self.deleted_tombstones[next(iter(self.deleted_tombstones))]
 
     def _settle(self, cluster_id: ClusterUID) -> None:
         """Record the Cluster of an ID while it is the only one."""

@@ -11,6 +11,7 @@ import contextlib
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, date
 from typing import Final, NoReturn, Protocol
 
 from registry_controller.api.errors import (
@@ -110,6 +111,12 @@ class Peer:
     def is_read_with(self, credentials: Credentials | None) -> bool:
         """Return whether it is connected with these credentials."""
         return credentials is not None and self.is_connected and self._dialer.is_used(credentials)
+
+    @property
+    def day_there(self) -> date | None:
+        """The day in UTC at the peer, by its API server's clock; None where it is unknown."""
+        found = self.reader.time_there() if self.reader is not None else None
+        return found.astimezone(UTC).date() if found is not None else None
 
     @property
     def is_connected(self) -> bool:

@@ -9,6 +9,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Final
 from urllib.parse import urlencode
 
@@ -67,6 +69,19 @@ class Reader:
     def answers(self) -> int:
         """Return the number of answers that prove that the server is alive."""
         return self._transport.answers
+
+    def time_there(self) -> datetime | None:
+        """Return the time of the server, from the header `Date` of its last answer; None where it is unknown."""
+        text, at_s = self._transport.dated
+        try:
+            then = parsedate_to_datetime(text)
+        except (TypeError, ValueError):
+            return None
+        if then.tzinfo is None:
+            return None
+        with contextlib.suppress(OverflowError):
+            return then + timedelta(seconds=asyncio.get_running_loop().time() - at_s)
+        return None
 
     async def get(self, gvr: GVR, key: ObjectKey, *, timeout_s: float = 10.0) -> bytes:
         """Read one object by a quorum read (no resourceVersion)."""

@@ -71,8 +71,9 @@ class Identity(Protocol):
 class Transport(RESTClientObject):
     """Sends requests to one server.
 
-    `answers` counts the HTTP answers that prove that the server is alive: all but 401 and 5xx. `on_new_ca` is called
-    after another CA, which is trusted, has issued the certificate of the server.
+    `answers` counts the HTTP answers that prove that the server is alive: all but 401 and 5xx. `dated` is the header
+    `Date` of the last one, and the loop's time at which it came. `on_new_ca` is called after another CA, which is
+    trusted, has issued the certificate of the server.
     """
 
     def __init__(self, *, identity: Identity, methods: frozenset[str]) -> None:
@@ -80,6 +81,7 @@ class Transport(RESTClientObject):
         super().__init__(configuration)
         tls.relax(self.ssl_context)
         self.answers = 0
+        self.dated: tuple[str, float] = ("", 0.0)
         self.on_new_ca: Callable[[], None] | None = None
         self._ca_pem = identity.ca_pem
         self.server: str = configuration.host.rstrip("/")
@@ -218,6 +220,7 @@ class Transport(RESTClientObject):
             response = await self._request(method, path, body=body, content_type=content_type, silence_s=silence_s)
         if response.status != 401 and response.status < 500:  # a proxy before a dead server may send 5xx
             self.answers += 1
+            self.dated = (response.headers.get("Date", ""), asyncio.get_running_loop().time())
         return response
 
     async def _has_other_ca(self, refused: ssl.SSLContext) -> bool:

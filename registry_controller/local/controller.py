@@ -60,6 +60,9 @@ class TombstoneSource(Protocol):
     def list_unwanted(self) -> Iterable[Manifest]:
         """List the tombstone objects to delete here."""
 
+    def list_withdrawals(self) -> Iterable[Manifest]:
+        """List the records of withdrawn tombstones to create here."""
+
 
 class DeletedRulesSource(Protocol):
     """The rules of this cluster that are known to be deleted, and are not in its record yet."""
@@ -157,6 +160,7 @@ class LocalController:
     async def _keep_tombstones(self) -> Sequence[str]:
         """Create and delete tombstones; a failure does not stop the rest."""
         made = [await self._attempt(self._create_tombstone(stone)) for stone in sorted(self._tombstones.list_missing())]
+        made += [await self._attempt(self._record_withdrawal(found)) for found in self._tombstones.list_withdrawals()]
         unwanted = list(self._tombstones.list_unwanted())
         return made + [await self._attempt(self._delete_tombstone(manifest)) for manifest in unwanted]
 
@@ -190,6 +194,11 @@ class LocalController:
             ordered = self._tombstones.is_farewell(stone)
             await self._api.create(meta.FEATURES, tombstone_manifest(stone, ordered=ordered))
             self._log.info("created a tombstone", clusterID=stone.member, reportedBy=stone.reported_by)
+
+    async def _record_withdrawal(self, manifest: Manifest) -> None:
+        with contextlib.suppress(AlreadyExists):
+            await self._api.create(meta.FEATURES, manifest)
+            self._log.info("recorded that a tombstone was withdrawn", name=meta.metadata_of(manifest)["name"])
 
     async def _delete_tombstone(self, manifest: Manifest) -> None:
         await self._api.delete(meta.FEATURES, manifest)

@@ -7,13 +7,15 @@ tombstones to create and which to delete.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
 from typing import Final, NoReturn, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, State
-from registry_controller.api.feature import Feature
+from registry_controller.api.errors import InvalidObject
+from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import GVR, ClusterUID, Manifest
 from registry_controller.api.tombstone import (
     Tombstone,
@@ -22,6 +24,8 @@ from registry_controller.api.tombstone import (
     is_ordered,
     read_original_tombstone,
     read_tombstone,
+    read_withdrawal,
+    withdrawal_manifest,
 )
 from registry_controller.cache.members import cluster_target, membership_marked
 from registry_controller.cache.registry import Registry, StoredCluster
@@ -29,7 +33,7 @@ from registry_controller.clusters.liveness import SilenceTimer
 from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.watch_plan import differing
 from registry_controller.core.decision.ownership import Marks, read_marks
-from registry_controller.core.decision.tombstones import Leavers, MembershipFacts, Memberships, leavers
+from registry_controller.core.decision.tombstones import STAYS, Leavers, MembershipFacts, Memberships, leavers
 from registry_controller.membership.absences import Absences
 from registry_controller.membership.departures import Departures
 from registry_controller.report.logs import get_logger
@@ -92,6 +96,7 @@ class TombstoneTracker:
         self._silence = SilenceTimer(peers)
         self._names: set[str] = set()
         self._later: set[str] = set()
+        self._withdrawing: frozenset[Tombstone] = frozenset()
         self._deleted_at_s: dict[str, float] = {}
         self._is_updated = asyncio.Event()
 
@@ -116,7 +121,9 @@ class TombstoneTracker:
             changed |= self.now.known.keys()
         for member in sorted(changed):
             self._observer.on_member_changed(member)
-        if (self.now.to_keep, self.now.to_drop, self.now.has_left) != (was.to_keep, was.to_drop, was.has_left):
+        before_withdrawn, self._withdrawing = self._withdrawing, frozenset(self._withdrawals())
+        is_changed = (self.now.to_keep, self.now.to_drop, self.now.has_left) != (was.to_keep, was.to_drop, was.has_left)
+        if is_changed or self._withdrawing != before_withdrawn:
             self._observer.on_tombstones_changed()
         self._is_updated.set()
 
@@ -158,9 +165,50 @@ class TombstoneTracker:
 
     def list_unwanted(self) -> Iterator[Manifest]:
         """List the tombstone objects to delete here."""
-        for manifest, stone in self._standing():
+        standing = list(self._standing())
+        names = {stone.name for _, stone in standing if stone.reported_by == self._local}
+        for manifest, stone in standing:
             if stone in self.now.to_drop and self._is_written_here(stone):
                 yield manifest
+        for manifest in self._registry.features.values():
+            withdrawal = self._own_withdrawal(manifest)
+            if withdrawal is not None and (withdrawal.name in names or self._today() - withdrawal.until > STAYS):
+                yield manifest
+
+    def _own_withdrawal(self, manifest: Manifest) -> Tombstone | None:
+        if meta.OWNER in meta.annotations_of(manifest):
+            return None
+        with contextlib.suppress(InvalidObject):
+            found = read_withdrawal(read_feature(manifest))
+            return found if found is not None and found.reported_by == self._local else None
+        return None
+
+    def list_withdrawals(self) -> Iterable[Manifest]:
+        """List the records to create here: tombstones of this cluster that were deleted here."""
+        found = map(withdrawal_manifest, self._withdrawals())
+        return [one for one in found if one["metadata"]["name"] not in self._registry.features]
+
+    def _withdrawals(self) -> Iterator[Tombstone]:
+        for stone in self._registry.deleted_tombstones.values():
+            is_ours = stone.reported_by == self._local != stone.member
+            if is_ours and stone.until >= self._today() and self._is_written_here(stone):
+                yield stone
+
+    def _withdrawn(self, live: Mapping[ClusterUID, Peer]) -> Iterator[tuple[ClusterUID, str]]:
+        """List the authors and names of the tombstones that are withdrawn."""
+        for stone in self._registry.deleted_tombstones.values():
+            yield stone.reported_by, stone.name
+        held = {uid: peer.features.held or () for uid, peer in live.items()}
+        held[self._local] = tuple(self._own_features())
+        for author, features in held.items():
+            for stone in filter(None, map(read_withdrawal, features)):
+                if stone.reported_by == author:
+                    yield author, stone.name
+
+    def _own_features(self) -> Iterator[Feature]:
+        for manifest in self._registry.features.values():
+            with contextlib.suppress(InvalidObject):
+                yield read_feature(manifest)
 
     async def run(self) -> NoReturn:
         """Update when time alone changes the conclusions."""
@@ -223,7 +271,9 @@ class TombstoneTracker:
             revisions=dict(self._revisions),
             former=dict(self._former),
             silent_s=self._silence.count({stone.member for stone in here}),
+            withdrawn=frozenset(self._withdrawn(live)),
             today=self._today(),
+            days=frozenset(day for peer in live.values() if (day := peer.day_there) is not None),
             trusts_after_s=self._trusts_after_s,
         )
 

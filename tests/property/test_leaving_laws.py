@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from registry_controller.api.feature import read_feature
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.tombstone import Tombstone, read_tombstone, tombstone_manifest
-from registry_controller.core.decision.tombstones import LASTS, MembershipFacts, leavers
+from registry_controller.core.decision.tombstones import LASTS, STAYS, MembershipFacts, leavers
 
 LOCAL, A, B, C = (ClusterUID(text) for text in ("local", "a", "b", "c"))
 TODAY = date(2026, 1, 1)
@@ -20,7 +20,9 @@ LAST = TODAY + LASTS
 members = st.sampled_from([LOCAL, A, B, C])
 others = st.sampled_from([A, B, C])
 memberships = st.sampled_from(["", "one", "two"])
-days = st.sampled_from([TODAY - timedelta(days=1), TODAY, LAST, LAST + timedelta(days=400)])
+days = st.sampled_from(
+    [TODAY - STAYS - timedelta(days=1), TODAY - timedelta(days=1), TODAY, LAST, LAST + timedelta(days=400)]
+)
 revisions = st.integers(0, 3)
 stones = st.builds(Tombstone, members, memberships, members, days, revisions)
 some = st.frozensets(stones, max_size=3)
@@ -54,7 +56,9 @@ def knowledge(draw: st.DrawFn) -> MembershipFacts:
         former=draw(st.dictionaries(others, st.frozensets(st.sampled_from(["one", "two"])))),
         lasting=draw(st.frozensets(st.sampled_from(sorted(obj)))) if obj else frozenset(),
         silent_s={uid: draw(st.sampled_from([0.0, 10.0, 100.0])) for uid in (A, B, C) if uid not in alive},
+        withdrawn=draw(st.frozensets(st.tuples(members, st.builds(lambda stone: stone.name, stones)), max_size=3)),
         today=TODAY,
+        days=draw(st.frozensets(st.sampled_from([TODAY, TODAY + timedelta(days=100)]))),
         trusts_after_s=draw(st.sampled_from([0.0, 50.0])),
     )
 
@@ -91,7 +95,7 @@ def test_who_goes_by_order_was_sent_by_itself_or_from_here(known: MembershipFact
 @given(knowledge().filter(in_group))
 def test_nobody_goes_without_a_tombstone_here_of_each_membership_that_is_here(known: MembershipFacts) -> None:
     for member in leavers(known).gone:
-        said = {stone for stone in known.here if stone.member == member and stone.until >= TODAY}
+        said = {stone for stone in known.here if stone.member == member and not known.is_expired(stone)}
         assert said
         for membership in known.memberships.get(member, ()):
             if membership is None:  # what somebody carried here stays, unless its member says farewell
@@ -137,6 +141,7 @@ def test_whoever_is_heard_speaks_for_itself(known: MembershipFacts) -> None:
                 holder == LOCAL
                 or stone.reported_by == holder
                 or (stone.reported_by != LOCAL and stone in known.there.get(stone.reported_by, {stone}))
+                or (stone.reported_by == LOCAL and (LOCAL, stone.name) not in known.withdrawn)  # lost here
                 for holder, stone in said
             )
 
@@ -155,6 +160,27 @@ def test_a_tombstone_bars_what_is_earlier_than_its_membership_and_nothing_later(
     is_earlier = any(revision < stone.revision for stone in both)
     is_former = len(both) < len(stones_of) and membership in known.former.get(member, ())
     assert found.bars(member, membership, revision) == (named or is_earlier or is_former)
+
+
+@given(knowledge())
+def test_the_absence_of_a_tombstone_at_its_author_withdraws_nothing(known: MembershipFacts) -> None:
+    """The author records that it was deleted, or finds the member Ready, or the member itself is alive."""
+    found = leavers(known)
+    for stone in found.to_drop - {held for held in known.here if LOCAL in (held.member, held.reported_by)}:
+        is_recorded = (stone.reported_by, stone.name) in known.withdrawn
+        is_ready = any(member == stone.member for member, _ in known.finds.get(stone.reported_by, ()))
+        is_alive = any(stone.covers(uid) for uid in known.lives.get(stone.member, ()))
+        assert is_recorded or is_ready or is_alive or known.is_expired(stone)
+
+
+@given(knowledge())
+def test_nothing_expires_while_no_live_member_agrees_about_the_day(known: MembershipFacts) -> None:
+    """And what expires was over for the whole time for which it stays."""
+    found = leavers(replace(known, there={}, finds={}, lives={}, alive=frozenset()))
+    for stone in found.to_drop:
+        if stone.member != LOCAL:
+            assert known.is_day_agreed
+            assert TODAY - stone.until > STAYS
 
 
 @given(knowledge())
@@ -194,12 +220,13 @@ def test_what_was_done_on_anothers_word_stays_done(known: MembershipFacts) -> No
     """Unless that one finds the member Ready, or it lives: a backup that is restored brings nobody back."""
     found = leavers(known)
     for stone in known.here - found.to_drop:
-        assert stone.member == LOCAL or stone.until >= TODAY
+        assert stone.member == LOCAL or not known.is_expired(stone)
     for stone in found.to_drop:
         is_done = stone.member not in known.memberships
         lives = any(stone.covers(uid) for uid in known.lives.get(stone.member, ()))
         ready = any(member == stone.member for member, _ in known.finds.get(stone.reported_by, ()))
-        assert not is_done or lives or ready or stone.until < TODAY or LOCAL in (stone.member, stone.reported_by)
+        is_expired = known.is_expired(stone)
+        assert not is_done or lives or ready or is_expired or LOCAL in (stone.member, stone.reported_by)
 
 
 @given(knowledge())

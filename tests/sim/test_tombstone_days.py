@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from registry_controller import engine
-from registry_controller.core.decision.tombstones import LASTS
+from registry_controller import app
+from registry_controller.core.decision.tombstones import LASTS, STAYS
 from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import SimGroup, hand_over, simulate
 from tests.sim.cluster.transport import Fault
-from tests.sim.schedule import leaving
 from tests.sim.schedule.leaving import TRUST_S, declare, held, knows, leave, shared, stones
 
 _NOTICED_S = 3700.0  # what nobody hears of is looked at once an hour
@@ -48,7 +47,7 @@ def clocks() -> Iterator[None]:
 
 @pytest.fixture
 def calendar(monkeypatch: pytest.MonkeyPatch) -> Calendar:
-    return Calendar(monkeypatch, engine, leaving)
+    return Calendar(monkeypatch, app)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -65,6 +64,10 @@ def test_a_tombstone_goes_after_its_last_day_and_nobody_comes_back(calendar: Cal
         await asyncio.sleep(_NOTICED_S)
         for member in (a, c, d):
             assert knows(member, "b") == (False, False), member.name
+            assert stones(member), member.name
+        calendar.turn(STAYS)
+        await asyncio.sleep(_NOTICED_S)
+        for member in (a, c, d):
             assert stones(member), member.name
         calendar.turn(timedelta(days=1))
         await asyncio.sleep(_NOTICED_S)
@@ -95,7 +98,7 @@ def test_a_dead_member_does_not_come_back_after_the_last_day(calendar: Calendar)
         await asyncio.sleep(60.0)
         await declare(group, "b", at="a")
         await asyncio.sleep(TRUST_S + 60.0)
-        calendar.turn(LASTS + timedelta(days=1))
+        calendar.turn(LASTS + STAYS + timedelta(days=1))
         await asyncio.sleep(_NOTICED_S)
         for member in (a, c):
             assert not stones(member), member.name
@@ -103,3 +106,73 @@ def test_a_dead_member_does_not_come_back_after_the_last_day(calendar: Calendar)
             assert held(member) == {"stays"}, member.name
 
     simulate(scenario, n=3, seed=1)
+
+
+@pytest.mark.clause("O6")
+@pytest.mark.parametrize("days", [100, 200, -100])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_clock_that_is_wrong_for_two_hours_brings_no_dead_member_back(days: int, restarts: bool) -> None:
+    """The clock is that of one member; another one slept through the departure, and has the dead member's Cluster."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        a, b, c, d = group.members
+        await d.stop()
+        await b.stop()
+        for name in "bd":
+            group.fail(name, Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        await declare(group, "b", at="a")
+        await asyncio.sleep(TRUST_S + 60.0)
+        assert stones(a)
+        assert stones(c)
+        a.server.clock_ahead = timedelta(days=days)
+        if restarts:
+            await a.restart()
+        await asyncio.sleep(2 * 3600.0)
+        group.fail("d", Fault.NONE)
+        d.start()
+        await asyncio.sleep(120.0)
+        assert knows(a, "b") == (False, False)
+        a.server.clock_ahead = timedelta()
+        await asyncio.sleep(TRUST_S + _NOTICED_S)
+        for member in (a, c, d):
+            assert knows(member, "b") == (False, False), member.name
+            assert stones(member), member.name
+
+    simulate(scenario, n=4)
+
+
+@pytest.mark.clause("O6")
+@pytest.mark.parametrize("how", ["deleted", "lost"])
+def test_a_tombstone_is_withdrawn_by_an_act_and_not_by_its_absence(how: str) -> None:
+    """What the etcd of its author lost stands at the others, and comes back from them."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group, trust_s=3600)
+        a, b, c = group.members
+        await b.stop()
+        group.fail("b", Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        await declare(group, "b", at="a")
+        await group.settle()
+        (name,) = stones(a)
+        assert stones(c) == {name}
+        assert knows(c, "b") == (True, True), "it waits"
+        if how == "lost":
+            await a.stop()
+        a.delete("ClusterFeature", name)
+        if how == "lost":
+            a.start()
+        await group.settle()
+        back = {found["metadata"]["name"] for found in a.list("ClusterFeature") if "back-" in found["metadata"]["name"]}
+        if how == "deleted":
+            assert not stones(a) | stones(c)
+            assert len(back) == 1
+            return
+        assert not back
+        assert stones(a) == stones(c) == {name}
+        await asyncio.sleep(4000.0)
+        assert knows(a, "b") == knows(c, "b") == (False, False)
+
+    simulate(scenario, n=3)

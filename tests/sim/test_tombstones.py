@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.tombstone import Tombstone, tombstone_manifest
 from registry_controller.core.decision.tombstones import LASTS
-from tests.sim.cluster.clock import virtual_clocks
+from tests.sim.cluster.clock import today, virtual_clocks
 from tests.sim.cluster.group import SimGroup, hand_over, simulate
 from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.cluster.transport import Fault, Wire
@@ -189,7 +188,7 @@ def test_with_no_trust_a_tombstone_of_another_takes_nothing_along(lies: bool) ->
         await shared(group, trust_s=0)
         a, b, c = group.members
         if lies:
-            until = datetime.now(UTC).date() + LASTS
+            until = today() + LASTS
             c.create(tombstone_manifest(Tombstone(b.id, "made-up", c.id, until)))
             await group.settle()
         group.fail("b", Fault.REFUSED)
@@ -212,7 +211,7 @@ def test_nobody_takes_the_name_of_a_tombstone() -> None:
         b, c, d = group["b"], group["c"], group["d"]
         await d.stop()
         uid = b.get("Cluster", "b")["metadata"]["uid"]
-        until = datetime.now(UTC).date() + LASTS
+        until = today() + LASTS
         d.create(tombstone_manifest(Tombstone(ClusterUID(NOBODY), uid, d.id, until)))
         await group.settle()
         await dies(group, "b")

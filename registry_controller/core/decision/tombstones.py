@@ -19,6 +19,8 @@ from registry_controller.api.tombstone import Tombstone
 
 LASTS: Final = timedelta(days=90)
 """The time for which a tombstone counts. A tombstone of another cluster with a later end is invalid."""
+STAYS: Final = timedelta(days=30)
+"""The time for which a tombstone stays, and counts, after its last day: a clock may be ahead for a while."""
 _AHEAD: Final = timedelta(days=7)
 """The greatest difference of clocks."""
 _MOST_UNKNOWN: Final = 256
@@ -44,9 +46,10 @@ class MembershipFacts:
     departure. `ordered` are the stored tombstones of which this cluster knows that they are orders: `leave` was given
     here, or the member's own was read at the member. `lasting` are the live members whose own Cluster has been missing
     for long. `revisions` are the last known revisions of the Clusters of memberships, by membership, `former` the
-    memberships that were here before a later one of the same member. `silent_s` is for how many seconds a member has
-    been silent while other members answered. After `trusts_after_s` seconds of silence the report of another member
-    counts; 0 means never.
+    memberships that were here before a later one of the same member. `withdrawn` has the author and the name of each
+    tombstone of which the author, live or local, records that it was deleted there. `days` are the days at live
+    members, by their clocks. `silent_s` is for how many seconds a member has been silent while other members answered.
+    After `trusts_after_s` seconds of silence the report of another member counts; 0 means never.
     """
 
     local: ClusterUID
@@ -64,8 +67,23 @@ class MembershipFacts:
     revisions: Mapping[str, int]
     former: Mapping[ClusterUID, frozenset[str]]
     silent_s: Mapping[ClusterUID, float]
+    withdrawn: frozenset[tuple[ClusterUID, str]]
     today: date
+    days: frozenset[date]
     trusts_after_s: float
+
+    @property
+    def is_day_agreed(self) -> bool:
+        """True while the clock of a live member agrees with the local one; otherwise nothing expires."""
+        return any(abs(day - self.today) <= _AHEAD for day in self.days)
+
+    def is_expired(self, stone: Tombstone) -> bool:
+        """Report whether a tombstone counts no more, because its time is over."""
+        return self.is_day_agreed and self.today - stone.until > STAYS
+
+    def is_made_ahead(self, stone: Tombstone) -> bool:
+        """Report whether a tombstone lasts longer than one that any known clock may have made."""
+        return stone.until - max({self.today, *self.days}) > LASTS + _AHEAD
 
     def is_farewell(self, stone: Tombstone) -> bool:
         """Report whether a live member shows this tombstone of itself."""
@@ -177,17 +195,31 @@ def leavers(known: MembershipFacts) -> Leavers:
 
 def _valid(known: MembershipFacts) -> Iterator[Tombstone]:
     for stone in known.here:
-        if stone.until >= known.today and not _is_withdrawn(known, stone) and _is_over(known, stone):
+        if not known.is_expired(stone) and not _is_withdrawn(known, stone) and _is_over(known, stone):
             yield stone
     for peer, stones in known.there.items():
         for stone in stones:
-            if _is_valid_at(known, stone, peer) and _is_over(known, stone):
-                yield stone
+            heard = _as_heard(known, stone, peer)
+            if heard is not None and _is_valid_at(known, heard, peer) and _is_over(known, heard):
+                yield heard
+
+
+def _as_heard(known: MembershipFacts, stone: Tombstone, peer: ClusterUID) -> Tombstone | None:
+    """Return a tombstone at a member; one that was made here, and was lost and not withdrawn, as that member's report.
+
+    No report of this cluster comes from another one.
+    """
+    if stone.reported_by != known.local:
+        return stone
+    if stone.member == known.local or (known.local, stone.name) in known.withdrawn:
+        return None
+    heard = stone._replace(reported_by=peer)
+    return None if _is_withdrawn(known, heard) else heard
 
 
 def _is_valid_at(known: MembershipFacts, stone: Tombstone, peer: ClusterUID) -> bool:
     """Report whether a tombstone at a member is valid: the member's own report, or that of a third member."""
-    if not known.today <= stone.until <= known.today + LASTS + _AHEAD or stone.reported_by == known.local:
+    if known.is_expired(stone) or known.is_made_ahead(stone):
         return False
     if stone.reported_by == peer:
         return True
@@ -197,14 +229,17 @@ def _is_valid_at(known: MembershipFacts, stone: Tombstone, peer: ClusterUID) -> 
 def _is_withdrawn(known: MembershipFacts, stone: Tombstone) -> bool:
     """Report whether the member that made a stored tombstone has withdrawn it.
 
-    After the removal of the member its absence there is not enough, because a restored backup lacks it, too: the member
-    must be Ready there.
+    Its absence there is not enough, because a restored backup lacks it, too. The author records that it was deleted, or
+    the member is Ready there; after the removal of the member only the latter counts.
     """
     there = known.there.get(stone.reported_by)
     if there is None or stone in there:
         return False
     found = known.finds.get(stone.reported_by, frozenset())
-    return _covers(known, stone) or any(member == stone.member and stone.covers(uid) for member, uid in found)
+    is_taken_back = (stone.reported_by, stone.name) in known.withdrawn
+    return (is_taken_back and _covers(known, stone)) or any(
+        member == stone.member and stone.covers(uid) for member, uid in found
+    )
 
 
 def _covers(known: MembershipFacts, stone: Tombstone) -> bool:
@@ -229,7 +264,7 @@ def _may_stay(known: MembershipFacts, stone: Tombstone) -> bool:
     """Report whether a stored tombstone is still valid, or cannot be checked."""
     if stone.member == known.local:
         return stone.reported_by == known.local
-    if stone.until < known.today or _is_withdrawn(known, stone):
+    if known.is_expired(stone) or _is_withdrawn(known, stone):
         return False
     return _is_over(known, stone) or stone.member not in known.lives
 
@@ -244,6 +279,8 @@ def _to_keep(known: MembershipFacts, valid: frozenset[Tombstone]) -> frozenset[T
         met = known.memberships.get(stone.member, frozenset()) | known.met.get(stone.member, frozenset())
         if stone.name in names or stone.reported_by not in {known.local, *known.memberships} or count >= _MOST:
             continue  # its author must be known here, to be able to withdraw it
+        if known.is_day_agreed and stone.until < known.today:
+            continue  # it is not passed on any more
         if stone.membership in met:
             kept[stone.name] = stone
         elif met:  # of a membership that is unknown here, or of another one: one tombstone is enough

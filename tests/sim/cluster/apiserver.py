@@ -55,10 +55,10 @@ class ApiServer:
     """One cluster's API server. `tokens` are those that it accepts; the admin's needs none.
 
     It serves custom kinds in the versions that their definitions say, where there are any. What may be wrong with it:
-    `skew_s` seconds lie between its clock and the others', the kinds in `unserved` are not there, those in `unreadable`
-    (a kind, or with it a label selector or an object's key) may not be read, those in `denied` (a kind, or with it a
-    name) may not be written, and `trouble` are the answers that come next, whatever is asked.
-    `generation` says how often the cluster was built before: each time it has another CA.
+    `skew_s` seconds lie between its clock and the others', and `clock_ahead` whole days, for its daemon, too; the kinds
+    in `unserved` are not there, those in `unreadable` (a kind, or with it a label selector or an object's key) may not
+    be read, those in `denied` (a kind, or with it a name) may not be written, and `trouble` are the answers that come
+    next, whatever is asked. `generation` says how often the cluster was built before: each time it has another CA.
     `acting` is who is writing at this moment, empty for people and controllers.
     """
 
@@ -70,6 +70,7 @@ class ApiServer:
         self.store = Store(now=self.now, chance=chance)
         self.tokens: set[str] = set()
         self.skew_s = 0.0
+        self.clock_ahead = timedelta()
         self.unreadable: set[str] = set()
         self.denied: set[str] = set()
         self.trouble: deque[Answer] = deque()

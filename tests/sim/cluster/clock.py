@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta, tzinfo
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
 from registry_controller import app
 from registry_controller.report.events import EventRecorder
 from registry_controller.sync import recorder
 
+Ahead = Callable[[], timedelta]
+ahead: ContextVar[Ahead] = ContextVar("ahead", default=timedelta)
+"""By how much the clock of the daemon that runs is ahead."""
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -21,7 +25,21 @@ class VirtualDatetime(datetime):
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> Any:
         """Tell the time."""
-        return _EPOCH + timedelta(seconds=_now_s())
+        return _EPOCH + timedelta(seconds=_now_s()) + ahead.get()()
+
+
+def time_of_day(clock_ahead: timedelta) -> datetime:
+    """Tell the time by a clock that is so much ahead, whoever asks."""
+    token = ahead.set(lambda: clock_ahead)
+    try:
+        return app.datetime.now(UTC)
+    finally:
+        ahead.reset(token)
+
+
+def today() -> date:
+    """Tell the day that it is for everybody whose clock is right."""
+    return time_of_day(timedelta()).date()
 
 
 def _now_s() -> float:

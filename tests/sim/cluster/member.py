@@ -16,6 +16,7 @@ from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.writer import WRITING, Writer
 from registry_controller.report.metrics import Metrics
 from tests.sim.cluster.apiserver import ApiServer, Snapshot, Write
+from tests.sim.cluster.clock import ahead
 from tests.sim.cluster.controllers import Controllers
 from tests.sim.cluster.fields import Manifest, copied, merged
 from tests.sim.cluster.kinds import BY_KIND, Kind
@@ -218,6 +219,7 @@ class Member:
 
     async def _run(self) -> None:
         wire = self.home
+        ahead.set(lambda: self.server.clock_ahead)
         self.starts += 1
         self._life = life = Life()
         transport: Any = SimTransport(wire, token=None, methods=WRITING, life=life)

@@ -11,6 +11,7 @@ import enum
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from email.utils import format_datetime
 from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
@@ -22,6 +23,7 @@ from registry_controller.kube.failures import FAILURES, PEER, error_of_failure, 
 from registry_controller.kube.translate import error_of_answer
 from registry_controller.kube.transport import is_allowed
 from tests.sim.cluster.apiserver import ApiServer
+from tests.sim.cluster.clock import time_of_day
 from tests.sim.cluster.controllers import ca_pem
 from tests.sim.cluster.request import Answer
 from tests.sim.cluster.watch import Watch
@@ -168,6 +170,7 @@ class SimTransport:
 
     def __init__(self, wire: Wire, *, token: str | None, methods: frozenset[str], life: Life, trusts: str = "") -> None:
         self.answers = 0
+        self._is_answered = False
         self.server = wire.server.url
         self.ca_pem = ca_pem(wire.server.generation)
         self._trusts = trusts or self.ca_pem
@@ -178,6 +181,14 @@ class SimTransport:
         self._closed = False
         self._deadlines: dict[asyncio.Timeout, None] = {}
         self._waiters: dict[Callable[[], None], None] = {}
+
+    @property
+    def dated(self) -> tuple[str, float]:
+        """The header `Date` of an answer, and when it came; empty before the first one."""
+        if not self._is_answered:
+            return "", 0.0
+        there = time_of_day(self._wire.server.clock_ahead)
+        return format_datetime(there, usegmt=True), asyncio.get_running_loop().time()
 
     async def send(
         self,
@@ -274,6 +285,7 @@ class SimTransport:
             found = ask(self._wire.server)
         status = found.status if isinstance(found, Answer) else 200
         self.answers += status != 401 and status < 500
+        self._is_answered = True
         return found
 
     def _is_trusted(self) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import orjson
@@ -287,6 +288,17 @@ def lacks_rights_at(stage: Stage, member: Member, peer: str, plural: str, durati
 def has_its_clock_jump(stage: Stage, member: Member, seconds: float) -> None:
     """Move a cluster's clock."""
     member.server.skew_s += seconds
+
+
+@deed(lambda chance, who, names: (chance.choice((-100, 100, 200)), chance.choice((5.0, 60.0))), fault=True, weight=2)
+def is_in_another_day(stage: Stage, member: Member, days: int, duration_s: float) -> None:
+    """Move the clock of a cluster and of its daemon by many days, for a while."""
+    member.server.clock_ahead = timedelta(days=days)
+    stage.until(duration_s, lambda: _set_clock_right(member))
+
+
+def _set_clock_right(member: Member) -> None:
+    member.server.clock_ahead = timedelta()
 
 
 # Somebody here.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from registry_controller import settings
@@ -14,6 +13,7 @@ from registry_controller.core.decision.tombstones import LASTS
 from registry_controller.kube.writer import WRITING, Writer
 from registry_controller.local.client import LocalClient
 from registry_controller.membership.leave import LeaveCommand
+from tests.sim.cluster.clock import today
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule
 from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.cluster.transport import Life, SimTransport
@@ -32,7 +32,7 @@ async def farewell(group: SimGroup, at: str, *, say: Callable[[str], None]) -> A
             api=LocalClient(writer),
             local=group[at].id,
             settings=settings.load({"NAMESPACE": NAMESPACE}, {}),
-            today=datetime.now(UTC).date(),
+            today=today(),
             report=say,
         )
     finally:
@@ -112,6 +112,6 @@ def bid_farewell(member: Member) -> None:
 
 def says(by: Member, about: Member, *, author: str = "") -> None:
     """Put up a tombstone of a member, as its own word, or somebody else's."""
-    until = datetime.now(UTC).date() + LASTS
+    until = today() + LASTS
     uid = about.get("Cluster", about.name)["metadata"]["uid"]
     by.create(tombstone_manifest(Tombstone(about.id, uid, author or by.id, until)))

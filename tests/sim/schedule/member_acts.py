@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -14,6 +13,7 @@ from registry_controller.api.tombstone import Tombstone, tombstone_manifest
 from registry_controller.core.decision.tombstones import LASTS
 from registry_controller.membership.quota import MOST_OF_ONE
 from tests.sim.checks.expected_copies import marks_of
+from tests.sim.cluster.clock import today
 from tests.sim.cluster.group import hand_over
 from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.schedule.drawing import another, nothing
@@ -187,7 +187,7 @@ def declares_left(stage: Stage, member: Member, peer: str) -> bool:
     if found is None or not marks_of(found).provenance:
         return False
     said = marks_of(found).provenance
-    until = datetime.now(UTC).date() + LASTS
+    until = today() + LASTS
     stone = Tombstone(found["spec"]["clusterID"], said["source"]["uid"], member.id, until)
     if member.find("ClusterFeature", stone.name) is not None:
         return False
@@ -205,7 +205,7 @@ def leaves(stage: Stage, member: Member) -> bool:
     own = member.find("Cluster", member.name)
     if own is None or own["metadata"].get("deletionTimestamp") or not _has_one_name(stage, member):
         return False
-    stone = Tombstone(member.id, own["metadata"]["uid"], member.id, datetime.now(UTC).date() + LASTS)
+    stone = Tombstone(member.id, own["metadata"]["uid"], member.id, today() + LASTS)
     if member.find("ClusterFeature", stone.name) is None:
         member.create(tombstone_manifest(stone, secret=f"{NAMESPACE}/{member.name}", ordered=True))
     member.delete("Cluster", member.name)

@@ -55,6 +55,9 @@ class Tombstones:
     def list_unwanted(self) -> list[meta.Manifest]:
         return self.unwanted
 
+    def list_withdrawals(self) -> list[meta.Manifest]:
+        return []
+
 
 TODAY = date(2026, 1, 31)
 

@@ -17,6 +17,7 @@ from registry_controller.api.tombstone import Tombstone, tombstone_manifest
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.ownership import read_marks
+from registry_controller.core.decision.tombstones import STAYS
 from registry_controller.membership.tombstones import TombstoneTracker
 from tests.sim.cluster.loop import run
 from tests.unit.clusters.builders import cluster_manifest
@@ -45,6 +46,18 @@ class Observer:
 
     def on_tombstones_changed(self) -> None:
         self.tombstones += 1
+
+
+class DatedPeer(SimpleNamespace):
+    """A peer whose clock shows the given day."""
+
+    def __init__(self, day: Callable[[], date], **fields: Any) -> None:
+        super().__init__(**fields)
+        self._day = day
+
+    @property
+    def day_there(self) -> date:
+        return self._day()
 
 
 class Stage:
@@ -96,7 +109,8 @@ class Stage:
 
     def set_peer(self, name: str, *stones: Tombstone, is_alive: bool = True, is_listed: bool = True) -> None:
         features = tuple(read_feature(tombstone_manifest(found)) for found in stones) if is_listed else None
-        self.peers[ClusterUID(f"id-{name}")] = SimpleNamespace(
+        self.peers[ClusterUID(f"id-{name}")] = DatedPeer(
+            lambda: self.today,
             is_alive=is_alive,
             features=SimpleNamespace(held=features),
             clusters=SimpleNamespace(held={} if is_listed else None),
@@ -169,7 +183,7 @@ def test_o6_time_alone_is_enough_for_the_next_update() -> None:
     play(scenario)
 
 
-def test_o6_a_tombstone_expires_with_its_last_day() -> None:
+def test_o6_a_tombstone_expires_a_month_after_its_last_day_if_a_member_agrees_about_the_day() -> None:
     async def scenario(stage: Stage) -> None:
         stage.set_cluster("b")
         found = stone(days=1)
@@ -177,7 +191,15 @@ def test_o6_a_tombstone_expires_with_its_last_day() -> None:
         async with stage.running():
             stage.tracker.update()
             assert stage.tracker.now.gone == {B}
-            stage.today = TODAY + timedelta(days=2)
+            stage.today = TODAY + timedelta(days=1) + STAYS
+            stage.set_peer("c")
+            await asyncio.sleep(3700)
+            assert stage.tracker.now.gone == {B}
+            stage.today += timedelta(days=1)
+            stage.peers.clear()
+            await asyncio.sleep(3700)
+            assert stage.tracker.now.gone == {B}, "nobody agrees"
+            stage.set_peer("c")
             await asyncio.sleep(3700)
         assert stage.tracker.now.gone == frozenset()
         assert [meta.metadata_of(manifest)["name"] for manifest in stage.tracker.list_unwanted()] == [found.name]
