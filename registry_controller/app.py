@@ -37,6 +37,7 @@ from registry_controller.sync.applier import Applier, SourceReader
 from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import CopyWriter
 from registry_controller.sync.deletion_limiter import DeletionLimiter
+from registry_controller.sync.lost_fields import LostFields
 from registry_controller.sync.reconciler import Controller
 from registry_controller.sync.recorder import Recorder
 from registry_controller.sync.results import Results
@@ -113,8 +114,10 @@ class Daemon:
             copies=self.engine.copies,
             registry=self.registry,
             changed=self.status_reporter.rule_changed,
+            owner_changed=self.status_reporter.cluster_counts_changed,
             now=functools.partial(datetime.now, UTC),
         )
+        self.lost_fields = LostFields(reader=writer, copies=self.engine.copies, enqueue=self.queue.add)
         self.controller = Controller(
             queue=self.queue,
             reconcile=functools.partial(
@@ -143,6 +146,8 @@ class Daemon:
             absences=engine.absences,
             quota=engine.quota,
             deletions=engine.rule_deletions,
+            owner_limits=self.deletion_limiter.owners,
+            is_settled=lambda: self.queue.idle and not list_pending(engine),
             local=self.local_controller,
             local_metadata=self._local_metadata,
             writer=self.status_writer,
@@ -157,6 +162,7 @@ class Daemon:
             copies=engine.copies,
             results=self.results,
             deletion_limiter=self.deletion_limiter,
+            definitions=engine.local_cluster.definitions,
             writer=self.status_writer,
             is_idle=lambda: self.queue.idle,
         )
@@ -183,6 +189,7 @@ class Daemon:
             made_once=engine.made_once,
             recreated=self._report_recreated,
             put_back=self._report_put_back,
+            lost=self.lost_fields.note,
         )
         return Applier(copies=engine.copies, sources=sources, updater=updater, relays=engine.relay_policy)
 
@@ -195,6 +202,7 @@ class Daemon:
             scope.create_task(self.events.run(), name="events")
             scope.create_task(self.local_controller.run(), name="local controller")
             scope.create_task(self._local_metadata.run(), name="local metadata")
+            scope.create_task(self.lost_fields.run(), name="lost fields")
             for number in range(self._settings.workers + math.ceil(self._settings.workers / _SPARE)):
                 scope.create_task(self.controller.run(), name=f"worker {number}")
             await self.engine.registry_reader.read()
@@ -226,6 +234,7 @@ class Daemon:
             if name not in self.registry.clusters:
                 self.status_writer.drop(meta.CLUSTERS, name)
             self.status_reporter.clusters_changed()
+            self.deletion_limiter.cluster_changed()
         elif plural == meta.RULES.resource:
             if name not in self.registry.rules:
                 self.status_writer.drop(meta.RULES, name)
@@ -247,6 +256,10 @@ class Daemon:
     def on_records_changed(self) -> None:
         """Write tombstones and the record of deleted rules."""
         self.local_controller.request_pass()
+
+    def on_copy_gone(self, target: Target) -> None:
+        """Count a copy that goes; any daemon of this cluster may delete it."""
+        self.deletion_limiter.note_gone(target, self.engine.reconciler.decide)
 
     def on_peers_changed(self) -> None:
         """Report the status of all Clusters again."""

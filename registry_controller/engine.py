@@ -21,7 +21,7 @@ from registry_controller.cache.caches import Caches
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.credentials import CredentialStore
 from registry_controller.cache.local_cache import LocalCache
-from registry_controller.cache.members import Members, cluster_target
+from registry_controller.cache.members import Members, cluster_target, secret_target
 from registry_controller.cache.namespaces import NamespaceCache
 from registry_controller.cache.registry import Registry, RegistryReader
 from registry_controller.cache.replicas import Replicas
@@ -59,6 +59,9 @@ class EngineObserver(Protocol):
 
     def on_target_changed(self, target: Target, flow: str = "") -> None:
         """A target is to be reconciled; `flow` is the member that the change is about, if there is one."""
+
+    def on_copy_gone(self, target: Target) -> None:
+        """A copy is deleted here; it is forgotten after this call."""
 
     def on_peers_changed(self) -> None:
         """The status of a Cluster may differ."""
@@ -98,7 +101,7 @@ class Engine:
         # cache
         self.discovery = Discovery(client)
         self.bodies = BodyCache()
-        self.members = Members(on_change=observer.on_target_changed)
+        self.members = Members(on_change=observer.on_target_changed, own_targets=_own_targets(settings))
         self.enqueue = Enqueuer(add=observer.on_target_changed)
         self.sources = SourceIndex(
             bodies=self.bodies, observer=self.enqueue, status_changed=observer.on_watches_changed
@@ -160,6 +163,8 @@ class Engine:
                 deletions=self.rule_deletions,
                 local_cluster=self.local_cluster,
                 orphans=self.orphans,
+                window_s=window_s,
+                now_s=_now_s,
             ),
             factory=PeerFactory(
                 connect_peer=connect_peer,
@@ -210,7 +215,7 @@ class Engine:
         )
         # sync
         self.made_once = MadeOnce()
-        self._states = StateReader(
+        self.states = StateReader(
             local=local,
             caches=caches,
             clusters=self.clusters,
@@ -221,7 +226,7 @@ class Engine:
             made_once=self.made_once,
         )
         self.reconciler = Reconciler(
-            states=self._states,
+            states=self.states,
             local=client,
             connection=self.clusters.connection,
             departures=self.departures,
@@ -247,6 +252,10 @@ class Engine:
         self.departures.on_copy_changed(target)
         if (target.group, target.kind) == (meta.CLUSTER.group, meta.CLUSTER.kind) and self.quota.has_surplus:
             self.clusters.request_plan()  # there may be room now for Clusters that peers offer
+
+    def on_copy_gone(self, target: Target) -> None:
+        """Report a copy that goes: the limit on deletions may count it."""
+        self._observer.on_copy_gone(target)
 
     def on_local_synced(self, cache: LocalCache, place: Selection) -> None:
         """Enqueue the claims that waited for the list."""
@@ -336,7 +345,7 @@ class Engine:
         return RelayedCredentials(
             registry=self.registry,
             relays=self.relay_policy,
-            states=self._states,
+            states=self.states,
             connection=self.clusters.connection,
             network_name=self._network_name,
         )
@@ -360,6 +369,13 @@ def _local_options(settings: Settings) -> LocalOptions:
         tokens=Selection(namespace=namespace, fields=f"type={tokens}"),
         pods=Selection(namespace=namespace, labels=settings.pod_selector) if has_pods else None,
     )
+
+
+def _own_targets(settings: Settings) -> frozenset[Target]:
+    """Return the Cluster and the Secret that the daemon makes for this cluster; none without the option."""
+    name = settings.provision_local_cluster
+    secret = secret_target(ObjectKey(settings.namespace, name))
+    return frozenset((cluster_target(name), secret)) if name else frozenset()
 
 
 def _rule_policy(settings: Settings) -> RulePolicy:

@@ -191,11 +191,15 @@ class Invalid(ApiError):
 
 
 class Immutable(Invalid):
-    """422: a field may not change. `managers` are the field managers whose changes the refused write reverts."""
+    """422: a field may not change. `managers` are the field managers whose changes the refused write reverts.
 
-    def __init__(self, message: str, *, managers: tuple[str, ...] = ()) -> None:
+    `kept` are fields of a former state that the server keeps when the object is replaced; it refuses nothing then.
+    """
+
+    def __init__(self, message: str, *, managers: tuple[str, ...] = (), kept: tuple[str, ...] = ()) -> None:
         super().__init__(message, reason="Immutable")
         self.managers = managers
+        self.kept = kept
 
 
 class TooManyRequests(ApiError):

@@ -60,6 +60,8 @@ LEFT_MEMBERSHIP: Final = f"{_NAMES}/left-membership"
 LEFT_REPORTED_BY: Final = f"{_NAMES}/left-said-by"
 LEFT_UNTIL: Final = f"{_NAMES}/left-until"
 LEFT_FORMAT: Final = f"{_NAMES}/left-format"
+LEFT_REVISION: Final = f"{_NAMES}/left-revision"
+"""The revision of the Cluster of the membership, in its own cluster: older Clusters are of earlier memberships."""
 """Labels of a tombstone, the ClusterFeature that reports that a member has left: see `api.tombstone`."""
 
 LEFT_ORDERED: Final = f"{_NAMES}/left-ordered"

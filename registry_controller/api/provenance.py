@@ -37,7 +37,7 @@ _OPTIONAL: Final = (
 )
 """Fields that are left out while they are empty, with their names in the annotation."""
 
-_NAMES: Final = frozenset(("format", "copy", "owner", "policy", "rule", "ruleOwner", "source")) | {
+_NAMES: Final = frozenset(("format", "copy", "spec", "owner", "policy", "rule", "ruleOwner", "source")) | {
     name for _, name in _OPTIONAL
 }
 
@@ -66,6 +66,8 @@ class Provenance:
       place, in a copy with its digest, was not wanted by the rule, also where the daemon wrote it.
     - `cluster` is the cluster that holds the copy; empty if an earlier version wrote the copy, in the same cluster.
     - `unknown` are the fields that a later version of the daemon added, each with its name and its JSON text.
+    - `spec` is, for the copy of a rule, the digest of its spec as the owner has it at `revision`; else empty. It is
+      empty, too, where the digest in the annotation belongs to another revision.
     """
 
     owner: ClusterUID
@@ -85,6 +87,7 @@ class Provenance:
     rule_created: str = ""
     left: tuple[str, ...] = ()
     cluster: ClusterUID = _NO_CLUSTER
+    spec: str = ""
     unknown: tuple[tuple[str, str], ...] = ()
 
     def for_record(self, *, peer: ClusterUID) -> Provenance:
@@ -113,17 +116,19 @@ class Provenance:
     def same_origin(self, other: Provenance) -> bool:
         """Return whether nothing but the revision differs, which alone is not written.
 
-        Nor are fields of a later version, and neither is the name of the cluster, or the UID of the rule, where an
-        earlier version has not written it.
+        Nor are fields of a later version, and neither is the name of the cluster, the UID of the rule, or a rule's
+        digest, where an earlier version has not written it.
         """
         if _NO_CLUSTER not in (self.cluster, other.cluster) and self.cluster != other.cluster:
             return False
         if self.rule_uid and other.rule_uid and self.rule_uid != other.rule_uid:
             return False
+        if self.spec and other.spec and self.spec != other.spec:
+            return False
         return self._essence() == other._essence()
 
     def _essence(self) -> Provenance:
-        return replace(self, revision=0, cluster=_NO_CLUSTER, rule_uid="", rule_created="", unknown=())
+        return replace(self, revision=0, cluster=_NO_CLUSTER, rule_uid="", rule_created="", spec="", unknown=())
 
 
 def encode(provenance: Provenance) -> str:
@@ -149,6 +154,8 @@ def encode(provenance: Provenance) -> str:
             "resourceVersion": str(provenance.revision),
         },
     }
+    if provenance.spec:
+        content["spec"] = {"digest": provenance.spec, "resourceVersion": str(provenance.revision)}
     for field, name in _OPTIONAL:
         if value := getattr(provenance, field):
             content[name] = value
@@ -197,6 +204,7 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
             rule_created=_optional_text(found, "ruleCreationTimestamp", most=_TIME_LENGTH),
             left=tuple(text for text in found["left"] if isinstance(text, str)) if _has_list(found, "left") else (),
             cluster=cluster,
+            spec=_spec_of(found, revision_text=_text(source, "resourceVersion")) if "spec" in found else "",
             unknown=() if found.keys() <= _NAMES else _read_unknown(found),
         )
     except _UNREADABLE:
@@ -220,6 +228,17 @@ def _is_later(found: Mapping[str, Any]) -> bool:
 def _read_unknown(found: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return the fields that this version does not know, with their JSON text."""
     return tuple((name, orjson.dumps(found[name]).decode()) for name in sorted(found.keys() - _NAMES))
+
+
+def _spec_of(found: Mapping[str, Any], *, revision_text: str) -> str:
+    """Return the digest of a rule's spec; empty where it belongs to another revision than the rest of the provenance.
+
+    A daemon of another version may have written the rest.
+    """
+    spec = found["spec"]
+    if not isinstance(spec, Mapping) or spec.get("resourceVersion") != revision_text:
+        return ""
+    return _optional_text(spec, "digest", most=UID_LENGTH)
 
 
 def _has_list(found: Mapping[str, Any], key: str) -> bool:

@@ -20,6 +20,7 @@ FORMAT: Final = 1
 """The format of the labels. A version that changes their meaning writes the next number in the label `left-format`."""
 
 _LABELS: Final = (meta.LEFT_MEMBER, meta.LEFT_MEMBERSHIP, meta.LEFT_REPORTED_BY)
+_REVISION: Final = re.compile("[0-9]{1,20}")
 _ID: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -27,13 +28,15 @@ class Tombstone(NamedTuple):
     """The report that `member` has left, by `said_by`, valid through the day `until` in UTC.
 
     `membership` is the UID of the member's Cluster object in its own cluster. Empty if it is unknown: the report is
-    then about every membership.
+    then about every membership. `revision` is a resourceVersion that this Cluster had there, 0 if it is unknown: what
+    is older is of an earlier membership.
     """
 
     member: ClusterUID
     membership: str
     reported_by: ClusterUID
     until: date
+    revision: int = 0
 
     @property
     def name(self) -> str:
@@ -63,7 +66,9 @@ def read_tombstone(feature: Feature) -> Tombstone | None:
         fits_in_tombstone(member) and fits_in_tombstone(said_by) and (not membership or fits_in_tombstone(membership))
     ):
         return None
-    return Tombstone(ClusterUID(member), membership, ClusterUID(said_by), until)
+    revision = feature.labels.get(meta.LEFT_REVISION, "")
+    known = int(revision) if _REVISION.fullmatch(revision) else 0
+    return Tombstone(ClusterUID(member), membership, ClusterUID(said_by), until, known)
 
 
 def has_later_format(feature: Feature) -> bool:
@@ -118,6 +123,7 @@ def tombstone_manifest(stone: Tombstone, *, secret: str = "", ordered: bool = Fa
         **({meta.LEFT_MEMBERSHIP: stone.membership} if stone.membership else {}),
         meta.LEFT_REPORTED_BY: stone.reported_by,
         meta.LEFT_UNTIL: stone.until.isoformat(),
+        **({meta.LEFT_REVISION: str(stone.revision)} if stone.revision else {}),
     }
     marks = {meta.LEFT_SECRET: secret, meta.LEFT_ORDERED: "true" if ordered else ""}
     found = {name: text for name, text in marks.items() if text}

@@ -21,7 +21,7 @@ class Offers(Protocol):
 
 
 class CopyIndex:
-    """The local caches of all kinds. `counts` is the number of copies by rule and owner.
+    """The local caches of all kinds. `counts` is the number of copies by rule and owner, `by_owner` that by owner.
 
     Law: `awaiting_proof` is current after each change of a copy, and after each change of a claim that is reported.
     """
@@ -32,6 +32,7 @@ class CopyIndex:
         self._offers = offers
         self._awaiting: dict[Target, None] = {}
         self.counts: Counter[RuleAndOwner] = Counter()
+        self.by_owner: Counter[ClusterUID] = Counter()
         self._moved: dict[_Source, set[Target]] = {}
         self._caches: dict[tuple[str, str], LocalCache] = {}
 
@@ -70,6 +71,13 @@ class CopyIndex:
         moved = self._moved.get((owner, kind.group, kind.kind, key), ())
         return [Target(kind.group, kind.kind, *key), *sorted(moved)]
 
+    def has_other(self, target: Target) -> bool:
+        """Return true if another copy of the source of the copy at a target is here."""
+        _, record = self.find(target)
+        if record is None or record.source is None or record.marks.owner is None:
+            return False
+        return any(other != target and self.has(other) for other in self.copies_of(record.marks.owner, *record.source))
+
     def awaiting_proof(self) -> Iterator[tuple[LocalCache, ObjectKey, CopyRecord]]:
         """List the copies that complete lists affect: their owner does not offer their source."""
         for target in list(self._awaiting):
@@ -88,6 +96,7 @@ class CopyIndex:
         """Count a copy, and index its source if that has another place or kind."""
         self._note_proof(target, record)
         self.counts[record.origin] += 1
+        self.by_owner[record.origin[1]] += 1
         if (source := _moved_from(target, record)) is not None:
             self._moved.setdefault(source, set()).add(target)
 
@@ -95,10 +104,20 @@ class CopyIndex:
         """Count a copy no more."""
         self._awaiting.pop(target, None)
         self.counts[record.origin] -= 1
+        self.by_owner[record.origin[1]] -= 1
         if (source := _moved_from(target, record)) is not None and (found := self._moved.get(source)):
             found.discard(target)
             if not found:
                 del self._moved[source]
+
+    def on_copy_stands(self, target: Target, record: CopyRecord) -> None:
+        """Report the other copies of a source of which a copy is here now: they may wait for it."""
+        owner, source = record.marks.owner, record.source
+        if owner is None or source is None or (owner, source[0].group, source[0].kind, source[1]) not in self._moved:
+            return
+        for other in self.copies_of(owner, *source):
+            if other != target and self.has(other):
+                self.observer.on_copy_changed(other, owner)
 
     def _note_proof(self, target: Target, record: CopyRecord) -> None:
         if self._awaits_proof(target, record):

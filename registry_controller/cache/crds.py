@@ -15,14 +15,15 @@ import yaml
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ObjectKey
-from registry_controller.core.rules.schema import find_unknown_properties
+from registry_controller.core.rules.schema import find_unknown_properties, get_schema
 from registry_controller.kube.object import PartialObject, decode_manifest
 from registry_controller.report.logs import get_logger
 from registry_controller.watch.event_handler import EventHandler
 
 log = get_logger(__name__)
 
-_OF_RULES: Final = f"{meta.RULES.resource}.{meta.GROUP}"
+OF_RULES: Final = f"{meta.RULES.resource}.{meta.GROUP}"
+"""The name of the definition of ResourceSyncRules."""
 DEFINITION: Final = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 
@@ -47,7 +48,8 @@ class Definition(NamedTuple):
 class DefinitionCache(EventHandler):
     """Watches CustomResourceDefinitions; calls `on_change` when the served kinds may have changed.
 
-    `of_rules` is the definition of ResourceSyncRules; None while it is missing or not known yet.
+    `of_rules` is the definition of ResourceSyncRules; None while it is missing or not known yet. `lost_of_rules` are
+    the fields of a rule that it drops.
     """
 
     def __init__(self, *, on_change: Callable[[], None]) -> None:
@@ -55,13 +57,14 @@ class DefinitionCache(EventHandler):
         self._ours = read_bundled()
         self._complete = False
         self.of_rules: Definition | None = None
+        self.lost_of_rules: tuple[str, ...] = ()
         self._known: dict[ObjectKey, int] = {}
         self._logged: dict[str, tuple[str, ...]] = {}
 
     def on_object(self, obj: PartialObject) -> None:
         """Record a definition."""
         self._known[obj.key] = obj.generation
-        if obj.key.name == _OF_RULES:
+        if obj.key.name == OF_RULES:
             known = self.of_rules
             revision = known.revision if known is not None and known.uid == obj.uid else obj.revision
             self.of_rules = Definition(obj.uid, obj.created, obj.deleting, revision)
@@ -73,8 +76,9 @@ class DefinitionCache(EventHandler):
     def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         """Drop a definition."""
         self._logged.pop(key.name, None)
-        if key.name == _OF_RULES:
+        if key.name == OF_RULES:
             self.of_rules = None
+            self.lost_of_rules = ()
         if self._known.pop(key, None) is not None:
             self._on_change()
 
@@ -88,7 +92,11 @@ class DefinitionCache(EventHandler):
 
     def _compare(self, obj: PartialObject) -> None:
         name = obj.key.name
-        lost = find_unknown_properties(self._ours[name], installed=decode_manifest(obj.raw), version=meta.VERSION)
+        installed = decode_manifest(obj.raw)
+        lost = find_unknown_properties(self._ours[name], installed=installed, version=meta.VERSION)
+        if name == OF_RULES:
+            has_schema = get_schema(installed, meta.VERSION) is not None
+            self.lost_of_rules = tuple(path for path in lost if has_schema and path.startswith("spec."))
         if self._logged.get(name, ()) != lost:
             self._logged[name] = lost
             if lost:

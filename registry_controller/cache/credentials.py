@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidKubeconfig, ProtocolError, RegistryError
-from registry_controller.api.meta import ObjectKey
+from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.cache.members import secret_target
+from registry_controller.core.decision.ownership import read_marks
 from registry_controller.kube.kubeconfig import Credentials, read_secret
 from registry_controller.kube.object import PartialObject, decode_manifest
 from registry_controller.watch.event_handler import EventHandler
 
 
 class CredentialStore:
-    """Maps each registry Secret to its credentials, or to a message that describes its error."""
+    """Maps each registry Secret to its credentials, or to a message that describes its error.
+
+    `owners` are the members to which Secrets belong by their marks.
+    """
 
     def __init__(self, *, on_change: Callable[[ObjectKey], None]) -> None:
+        self.owners: Mapping[ObjectKey, ClusterUID] = {}
         self._held: dict[ObjectKey, Credentials | str] = {}
         self._complete: set[str] = set()
         self._errors: dict[str, RegistryError] = {}
@@ -48,14 +54,22 @@ class CredentialStore:
             )
         except (InvalidKubeconfig, ProtocolError) as error:
             found = f"Secret {obj.key}: {error}"
-        if self._held.get(obj.key) != found:
+        owner = read_marks(obj.annotations, of=secret_target(obj.key)).owner
+        if (self._held.get(obj.key), self.owners.get(obj.key)) != (found, owner):
             self._held[obj.key] = found
+            self._set_owner(obj.key, owner)
             self._on_change(obj.key)
 
     def drop_secret(self, key: ObjectKey) -> None:
         """Drop a Secret."""
         self._held.pop(key, None)
+        self._set_owner(key, None)
         self._on_change(key)
+
+    def _set_owner(self, key: ObjectKey, owner: ClusterUID | None) -> None:
+        if self.owners.get(key) != owner:
+            others = {known: member for known, member in self.owners.items() if known != key}
+            self.owners = {**others, key: owner} if owner is not None else others
 
     def set_error(self, namespace: str, error: RegistryError | None) -> None:
         """Record whether the Secrets of a namespace can be read."""

@@ -3,7 +3,7 @@
 The cache outlives the rules that write the kind: the places that are watched come and go in it.
 
 Laws: of a copy in sync, the record keeps marks, numbers and digests, never the body · a record is changed by events
-and by `record_write`, and by nothing else.
+and by `record_write`, and by nothing else · a complete list replaces what is known from before it, object by object.
 """
 
 from __future__ import annotations
@@ -18,8 +18,17 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
 from registry_controller.cache.expectations import Expectations, PendingEvent
 from registry_controller.cache.key_groups import KeyGroups
-from registry_controller.cache.write_results import InSync, Rendered, StatusStored, Stored, Unchanged, WriteResult
+from registry_controller.cache.write_results import (
+    Doubted,
+    InSync,
+    Rendered,
+    StatusStored,
+    Stored,
+    Unchanged,
+    WriteResult,
+)
 from registry_controller.core.decision.ownership import Marks, is_membership, read_birth, read_marks
+from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder
 from registry_controller.kube.object import PartialObject, decode_manifest
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 from registry_controller.watch.stream import SelectionStream
@@ -53,7 +62,9 @@ class CopyRecord:
     if the stored object is exactly the sent one: the next replacement then has nothing to carry over.
     `made_from` is everything that decided the copy's content: while it is equal, no body is needed.
     `outranked_rules` are the younger rules that want the copy otherwise. `status_digest` is that of the status that was
-    written last, where a rule asks for it. `birth` is the source as the Go original recorded it.
+    written last, where a rule asks for it, `status_baseline` that of its stored form, and `status_lost` are the fields
+    that this lacks. `remainder` is what remains between the last wanted object and its stored form.
+    `birth` is the source as the Go original recorded it.
     `streams` are the bits of the streams that have the object; 0 for our own write in a place that is not watched.
     `owner_had_it` means that the owner was seen to have the source of this copy.
     """
@@ -73,7 +84,15 @@ class CopyRecord:
     made_from: object = None
     outranked_rules: tuple[str, ...] = ()
     status_digest: bytes | None = None
+    status_baseline: bytes | None = None
+    status_lost: tuple[str, ...] = ()
+    remainder: Remainder = NOTHING_REMAINS
     owner_had_it: bool = False
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """The wanted fields that the API server here does not store."""
+        return self.remainder.lost + self.status_lost
 
     @property
     def source(self) -> tuple[GVK, ObjectKey] | None:
@@ -86,6 +105,14 @@ class CopyRecord:
         """The rule and the owner that the copy was made by; empty where that is not known."""
         provenance = self.marks.provenance
         return (provenance.rule if provenance is not None else "", self.marks.owner or HERE)
+
+    @property
+    def stands_for(self) -> tuple[object, ...] | None:
+        """The source of this copy and the cluster that made it; None while it is being deleted."""
+        provenance = self.marks.provenance
+        if self.deleting or not self.marks.is_copy:
+            return None
+        return (self.marks.owner, self.source, provenance.cluster if provenance is not None else None)
 
     def group(self, kind: GVK) -> CopyGroup:
         """Return the group of this object of a kind."""
@@ -108,6 +135,9 @@ class CopyObserver(Protocol):
     def on_copy_changed(self, target: Target, owner: ClusterUID) -> None:
         """An object that rules may write changed; `owner` is that of the copy, empty for a native object."""
 
+    def on_copy_gone(self, target: Target) -> None:
+        """A copy is deleted here; it is forgotten after this call."""
+
     def on_local_synced(self, cache: LocalCache, place: Selection) -> None:
         """All objects in a place are known now, for the first time."""
 
@@ -126,6 +156,9 @@ class LocalCacheIndex(Protocol):
 
     def discard(self, target: Target, record: CopyRecord) -> None:
         """Count a copy no more: it is gone, or is another one."""
+
+    def on_copy_stands(self, target: Target, record: CopyRecord) -> None:
+        """Report the other copies of a source of which a copy is here now: they may wait for it."""
 
 
 class LocalCache:
@@ -199,8 +232,15 @@ class LocalCache:
     def on_object(self, stream: SelectionStream, obj: PartialObject) -> None:
         """Take an object's present state."""
         key = obj.key
-        if not self._has(stream) or self._expectations.buffers(PendingEvent(stream, key, obj, is_there=True)):
+        if not self._has(stream):
             return
+        if stream.outdated is not None and (known := self.records.get(key)) and obj.revision < known.revision:
+            stream.outdated[key] = obj
+        if not self._expectations.buffers(PendingEvent(stream, key, obj, is_there=True)):
+            self._take(stream, obj)
+
+    def _take(self, stream: SelectionStream, obj: PartialObject) -> None:
+        key = obj.key
         record = self.records.get(key)
         if record is not None and record.uid == obj.uid and obj.revision <= record.revision:
             record.streams |= stream.bit
@@ -219,6 +259,8 @@ class LocalCache:
             fresh.desired, fresh.baseline, fresh.verified = record.desired, record.baseline, record.verified
             fresh.made_from, fresh.outranked_rules = record.made_from, record.outranked_rules
             fresh.status_digest, fresh.owner_had_it = record.status_digest, record.owner_had_it
+            fresh.status_baseline, fresh.status_lost = record.status_baseline, record.status_lost
+            fresh.remainder = record.remainder
         self._keep(key, fresh)
         self._index.bodies.put(BodyKey(HERE, self.kind, key), obj)
         self._index.observer.on_copy_changed(target, marks.owner or HERE)
@@ -231,6 +273,8 @@ class LocalCache:
         if record is not None:
             if obj is not None and obj.revision < record.revision:
                 return
+            if record.streams == stream.bit:
+                self._index.observer.on_copy_gone(self.target(key))
             record.streams &= ~stream.bit
             if not record.streams:
                 self._forget(key)
@@ -249,10 +293,14 @@ class LocalCache:
             case InSync() if record is not None and record.uid == result.uid:
                 record.desired, record.baseline = result.desired, result.baseline
                 record.verified, record.is_plain = result.revision, result.is_plain
+                record.remainder = result.remainder
             case Unchanged() if record is not None:
                 record.verified = record.revision
             case StatusStored() if record is not None:
                 _record_status(record, result)
+            case Doubted() if record is not None:
+                record.desired = record.made_from = record.status_digest = None
+                record.verified = 0
             case Rendered() if record is not None:
                 record.made_from, record.outranked_rules = result.made_from, result.outranked_rules
             case _:
@@ -264,12 +312,17 @@ class LocalCache:
     def on_stream_listing(self, stream: SelectionStream) -> None:
         """Do nothing: no rule is evaluated on local objects."""
 
+    def on_stream_listed(self, stream: SelectionStream) -> None:
+        """Do nothing: the limit on deletions does not concern the local history."""
+
     def on_stream_synced(self, stream: SelectionStream) -> None:
         """Note that a stream's list is complete."""
         for key in self._expectations.missed(stream):
             self.on_delete(stream, key, None)
         if not self._has(stream):
             return
+        for key, obj in (stream.outdated or {}).items():
+            self._take_back(stream, key, obj)
         place, is_first, stream.listed = stream.selection, stream.listed < 0, 0
         was_shown = not self.shown.isdisjoint(("", place.namespace))
         self._update_shown()
@@ -291,6 +344,21 @@ class LocalCache:
         for key in [key for key, record in self.records.items() if record.streams & stream.bit]:
             self._forget(key)
 
+    def _take_back(self, stream: SelectionStream, key: ObjectKey, obj: PartialObject) -> None:
+        """Take the older state of a complete list, where the list is late enough to have the state that is known.
+
+        The history with that state is gone, as after the restore of an etcd whose revision was raised. What was written
+        since the list began has a later revision than the list.
+        """
+        record = self.records.get(key)
+        if record is not None and record.revision > stream.listed_at:
+            return
+        if record is not None:
+            self.records[key] = replace(
+                record, revision=0, desired=None, baseline=None, verified=0, made_from=None, status_digest=None
+            )
+        self._take(stream, obj)
+
     def _record_stored(self, key: ObjectKey, stored: Stored) -> None:
         """Record our own write, so that its event is no news. The answer may be late: events since then are newer."""
         obj = stored.obj
@@ -300,6 +368,7 @@ class LocalCache:
         is_known = bool(told) or (held is not None and held.uid == obj.uid)
         if held is not None and is_known and held.revision > obj.revision:
             held.desired, held.baseline, held.verified = stored.desired, stored.baseline, obj.revision
+            held.remainder = stored.remainder
             return
         streams = self._streams_for(key)
         if not is_known and any(stream.revision >= obj.revision for stream in streams):
@@ -323,6 +392,7 @@ class LocalCache:
             stored.baseline,
             obj.revision,
             stored.is_plain,
+            remainder=stored.remainder,
         )
         self._keep(key, fresh)
         if held is not None and held.marks.owner != stored.marks.owner:  # what waits for this one to go need not wait
@@ -349,7 +419,9 @@ class LocalCache:
         """Read the kind in another version from now on: digests of the other one compare with nothing."""
         for key, record in self.records.items():
             self._index.bodies.drop(BodyKey(HERE, self.kind, key))
-            self.records[key] = replace(record, desired=None, baseline=None, verified=0, is_plain=False, made_from=None)
+            self.records[key] = replace(
+                record, desired=None, baseline=None, verified=0, is_plain=False, made_from=None, status_digest=None
+            )
         self.kind = kind
 
     def _hand_over(self, going: Collection[SelectionStream]) -> None:
@@ -389,6 +461,8 @@ class LocalCache:
         self.records[key] = record
         before = self._group_of(old) if old is not None else None
         self._groups.move(key, before=before, after=self._group_of(record))
+        if record.stands_for != (old.stands_for if old is not None else None):
+            self._index.on_copy_stands(self.target(key), record)
 
     def _group_of(self, record: CopyRecord) -> CopyGroup:
         return record.group(self.kind)
@@ -419,7 +493,10 @@ def _record_status(record: CopyRecord, result: StatusStored) -> None:
     obj = result.obj
     if obj is not None and obj.uid != record.uid:
         return
-    record.status_digest = result.status_digest
+    record.status_digest, record.status_baseline = result.status_digest, result.baseline
+    record.status_lost = result.lost
+    if result.status_digest is None:
+        record.made_from = None
     if obj is not None and obj.revision > record.revision:
         record.verified = obj.revision if record.verified == record.revision else 0
         record.revision = obj.revision

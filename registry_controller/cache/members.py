@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, ClusterType
 from registry_controller.api.meta import ClusterUID, ObjectKey, Target
 from registry_controller.api.tombstone import fits_in_tombstone
-from registry_controller.core.decision.ownership import Marks, read_marks
+from registry_controller.core.decision.ownership import Marks, natural_of_secret, read_marks
 
 OnChange = Callable[[Target], None]
 Naming = tuple[ClusterUID, ObjectKey | None]
@@ -58,9 +58,13 @@ def membership_marked(marks: Marks, member: str) -> str:
 
 
 class Members:
-    """The Clusters of all members. `on_change` receives each Cluster and Secret that a change affects."""
+    """The Clusters of all members. `on_change` receives each Cluster and Secret that a change affects.
 
-    def __init__(self, *, on_change: OnChange) -> None:
+    `own_targets` are the Cluster and the Secret that this cluster makes for itself where it has no Cluster.
+    """
+
+    def __init__(self, *, on_change: OnChange, own_targets: frozenset[Target] = frozenset()) -> None:
+        self._own_targets = own_targets
         self._here: dict[str, Cluster] = {}
         self._there: dict[ClusterUID, dict[str, MemberRecord]] = {}
         self._naming: dict[tuple[ClusterUID | None, ObjectKey], set[tuple[str, ClusterUID]]] = {}
@@ -74,6 +78,10 @@ class Members:
         self._rename(None, name, _naming(old), _naming(cluster))
         if old is not None and (cluster is None or _naming(old) != _naming(cluster)):
             self._report_related(old)
+
+    def report(self, target: Target) -> None:
+        """Report a Cluster or Secret that needs a new decision."""
+        self._on_change(target)
 
     def _report_related(self, gone: Cluster) -> None:
         """Report the Clusters at peers of the same member, or with the same Secret, as a local Cluster that is gone."""
@@ -107,6 +115,10 @@ class Members:
         """Return whether any local Cluster stands for a member."""
         return any(cluster.cluster_id == member for cluster in self._here.values())
 
+    def is_own_name(self, target: Target, local: ClusterUID) -> bool:
+        """Return whether the local cluster makes this object for itself, because it has no Cluster of another name."""
+        return target in self._own_targets and not self.has_here(local)
+
     def there(self, peer: ClusterUID) -> Mapping[str, MemberRecord]:
         """Return the Clusters of a peer, by name."""
         return self._there.get(peer, {})
@@ -116,12 +128,9 @@ class Members:
         return frozenset(owner for _, owner in self._naming.get((None, secret), ()))
 
     def natural_of_secret(self, secret: ObjectKey, *, peer: ClusterUID) -> frozenset[ClusterUID]:
-        """Return the members whose local Cluster names that Secret.
-
-        Where no local Cluster names it, return the members whose Cluster at the peer does. A peer does not change what
-        local Clusters name: otherwise it could take a member's Secret from it.
-        """
-        return self.naming_here(secret) or frozenset(owner for _, owner in self._naming.get((peer, secret), ()))
+        """Return the members to which a Secret at a peer belongs here."""
+        named_there = frozenset(owner for _, owner in self._naming.get((peer, secret), ()))
+        return natural_of_secret(self.naming_here(secret), named_there, peer=peer)
 
     def disputed_secrets(self) -> Iterable[tuple[ObjectKey, tuple[str, ...]]]:
         """List the Secrets that local Clusters of several members name, with the names of the Clusters."""

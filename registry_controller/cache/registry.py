@@ -1,6 +1,7 @@
 """Our own three kinds as the local API server has them: from kopf's events, and from a list at every start.
 
-Laws: an older state never replaces a newer one; an object that a complete list lacks is gone · a rule acts for the
+Laws: an older state never replaces a newer one, unless a later complete list has it · an object that a complete list
+lacks is gone · a rule acts for the
 stabilization window after its deletion: a rule that is created again in the window was not deleted.
 """
 
@@ -18,16 +19,20 @@ from registry_controller.api import meta, names
 from registry_controller.api.cluster import Cluster, read_cluster
 from registry_controller.api.deleted_rules import DeletedRule, read_deleted_rules
 from registry_controller.api.errors import InvalidObject
-from registry_controller.api.meta import GVK, GVR, ClusterUID, Manifest
+from registry_controller.api.meta import GVK, GVR, ClusterUID, GroupKind, Manifest
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.api.tombstone import is_later_tombstone, is_own_tombstone
+from registry_controller.cache.crds import OF_RULES, read_bundled
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.core.decision.ownership import Marks, read_marks
+from registry_controller.core.decision.rule_state import Maker
+from registry_controller.core.decision.stored_spec import NOT_AS_WRITTEN, NOT_AS_WRITTEN_MESSAGE, goes_on, may_obey
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import BarredRule, RulePolicy, TargetPolicy
 from registry_controller.core.rules.validation import RuleVerdict, read_and_validate
+from registry_controller.core.stabilization import Settled, settle
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.listing import list_objects
 from registry_controller.kube.object import decode_manifest
@@ -74,10 +79,19 @@ class StoredRule:
         """Prepare the rule for acting; return None when it does not act."""
         if self.rule is None or not self.verdict.accepted or self.rule.suspend or self.bar(allowance, local=local):
             return None
-        provenance = self.marks.provenance
-        born, uid = (provenance.created, provenance.uid) if provenance else (self.rule.created, self.rule.uid)
+        provenance, maker = self.marks.provenance, self.maker(local)
+        assert maker is not None
+        born = provenance.created if provenance else self.rule.created
         fence = TargetPolicy(allowance, self.is_synced(local))
-        return activate(self.rule, created_at=born, owner=self.marks.owner or local, target_policy=fence, uid=uid)
+        return activate(self.rule, created_at=born, owner=maker.owner, target_policy=fence, uid=maker.uid)
+
+    def maker(self, local: ClusterUID) -> Maker | None:
+        """Return what makes the copies of this rule; None where it cannot be read."""
+        if self.rule is None:
+            return None
+        provenance, kind = self.marks.provenance, self.rule.kind
+        uid = provenance.uid if provenance else self.rule.uid
+        return Maker(self.marks.owner or local, uid, GroupKind(kind.group, kind.kind))
 
 
 class OwnIdentity(NamedTuple):
@@ -91,8 +105,9 @@ class Registry:
     """The objects of our own kinds. `on_change` receives the plural and the name of each changed object.
 
     `allowance` holds the limits that the local administrator set for rules. `rules` are the rules that are here;
-    `acting` holds, too, those that were deleted in the last `window_s` seconds of the clock `now_s`. A rule that is not
-    in `acting` is missing once `shows_missing_rules` is true: a window after the first complete list.
+    `acting` holds, too, those that were deleted in the last `window_s` seconds of the clock `now_s`; of a copy that
+    was altered here it holds the rule as its owner wrote it, where this daemon knows it. A rule that is not in `acting`
+    is missing once `shows_missing_rules` is true: a window after the first complete list.
     """
 
     def __init__(
@@ -111,11 +126,14 @@ class Registry:
         self.pruned: dict[str, tuple[str, ...]] = {}
         self._bars: dict[str, tuple[StoredRule, BarredRule | None]] = {}
         self.deleted_clusters: dict[ClusterUID, Manifest] = {}
-        """The last states of the Clusters that were deleted since the start, by cluster ID; the newest ones."""
+        """The last states of the Clusters that were deleted since the start, by cluster ID; the newest ones.
+
+        Of several Clusters of one ID it is the one that was there first.
+        """
+        self._settled: dict[ClusterUID, Settled[Manifest]] = {}
         self._active: dict[str, tuple[StoredRule, ActiveRule | None]] = {}
         self._revisions: dict[tuple[str, str], int] = {}
         self._gone: dict[tuple[str, str], int] = {}
-        self._listed_at: dict[str, int] = {}
         self._on_change = on_change
         self._window_s = window_s
         self._now_s = now_s
@@ -161,22 +179,33 @@ class Registry:
             self._hold(plural, name, manifest)
         self._on_change(plural, name)
 
-    def replace(self, plural: str, manifests: Iterable[Manifest], *, revision: int) -> None:
-        """Apply a complete list that was read at a resourceVersion: an object that it lacks is gone."""
+    def begin_list(self, plural: str) -> Mapping[str, int]:
+        """Return the known revision of each object of a kind, before a list is read, for `replace`."""
+        keys = (*self._gone, *self._revisions)
+        return {name: self._known(plural, name) for of, name in keys if of == plural}
+
+    def replace(
+        self, plural: str, manifests: Iterable[Manifest], *, revision: int, known: Mapping[str, int] | None = None
+    ) -> None:
+        """Apply a complete list that was read at a resourceVersion: an object that it lacks is gone.
+
+        It replaces each object whose revision is as it was in `known`, when the list began, also by an older state, as
+        after the restore of an etcd. Without `known`, nothing has changed since then.
+        """
+        known = self.begin_list(plural) if known is None else known
         if plural == meta.RULES.resource and self._complete_at_s == math.inf:
             self._complete_at_s = self._now_s() + self._window_s
-        before, self._listed_at[plural] = self._listed_at.get(plural, 0), revision
-        if revision < before:
-            # The local etcd was restored from an older backup: older revisions are current now.
-            self._revisions = {key: 0 if key[0] == plural else held for key, held in self._revisions.items()}
-            self._gone = {key: held for key, held in self._gone.items() if key[0] != plural}
         listed = set()
         for manifest in manifests:
-            listed.add(meta.metadata_of(manifest).get("name", ""))
+            listed.add(name := meta.metadata_of(manifest).get("name", ""))
+            if self._known(plural, name) == known.get(name, 0):
+                self._revisions.pop((plural, name), None)
+                self._gone.pop((plural, name), None)
             self.apply(plural, None, manifest)
         for name in [*self._names(plural)]:
-            if name not in listed and (known := self._known(plural, name)) <= revision:
-                self._drop(plural, name, known)
+            last = self._known(plural, name)
+            if name not in listed and (last == known.get(name, 0) or last <= revision):
+                self._drop(plural, name, last)
                 self._on_change(plural, name)
 
     def set_pruned(self, rule: str, paths: tuple[str, ...]) -> None:
@@ -243,17 +272,29 @@ class Registry:
                 self.clusters[name] = StoredCluster(read_cluster(manifest), "", manifest)
             except InvalidObject as error:
                 self.clusters[name] = StoredCluster(None, str(error), manifest)
+            if (cluster := self.clusters[name].cluster) is not None:
+                self._settle(cluster.cluster_id)
         elif plural == meta.RULES.resource:
-            rule, verdict = read_and_validate(manifest)
+            rule, verdict = read_and_validate(manifest, definition=read_bundled()[OF_RULES])
             target = cluster_target(name)._replace(kind=meta.RULE.kind)
             marks = read_marks(meta.annotations_of(manifest), of=target)
-            self.rules[name] = self.acting[name] = StoredRule(rule, verdict, marks, manifest)
+            if not may_obey(manifest, marks):
+                verdict = RuleVerdict(False, NOT_AS_WRITTEN, NOT_AS_WRITTEN_MESSAGE)
+            self.rules[name] = stored = StoredRule(rule, verdict, marks, manifest)
+            if not self._goes_on(name, stored):
+                self.acting[name] = stored
             if self._ends_at_s.pop(name, None) is not None:
                 self.pruned.pop(name, None)  # another object, of which nothing is known yet
         else:
             self.features[name] = manifest
             if name == names.DELETED_RULES_OBJECT:
                 self.deleted_rules = read_deleted_rules(meta.annotations_of(manifest))
+
+    def _goes_on(self, name: str, stored: StoredRule) -> bool:
+        """Return whether the rule that acts goes on, because its copy here was altered, which is undone."""
+        acting = self.acting.get(name)
+        is_altered = stored.verdict.reason == NOT_AS_WRITTEN
+        return is_altered and acting is not None and goes_on(acting.manifest, acting.marks, marks=stored.marks)
 
     def _known(self, plural: str, name: str) -> int:
         """Return the last known revision of an object, also of a deleted one; 0 where none is known."""
@@ -266,9 +307,11 @@ class Registry:
         if len(self._gone) > _MOST_GONE:
             del self._gone[next(iter(self._gone))]
         if plural == meta.CLUSTERS.resource:
-            stored = self.clusters.pop(name, None)
+            stored = self.clusters.get(name)
             if stored is not None and stored.cluster is not None:
-                self._record_deleted(stored.cluster.cluster_id, last or stored.manifest)
+                self._settle(stored.cluster.cluster_id)
+                self._record_deleted(stored.cluster.cluster_id, name, last or stored.manifest)
+            self.clusters.pop(name, None)
         elif plural == meta.RULES.resource:
             if self.rules.pop(name, None) is not None:
                 self._ends_at_s[name] = self._now_s() + self._window_s
@@ -284,7 +327,26 @@ class Registry:
         if meta.OWNER not in meta.annotations_of(manifest) and name not in names.CORE_RULES:
             self.deletions.on_delete(name, str(info.get("uid", "")), revision)
 
-    def _record_deleted(self, cluster_id: ClusterUID, manifest: Manifest) -> None:
+    def _settle(self, cluster_id: ClusterUID) -> None:
+        """Record the Cluster of an ID while it is the only one."""
+        same = [held for held in self.clusters.values() if held.cluster and held.cluster.cluster_id == cluster_id]
+        only = same[0] if len(same) == 1 else None
+        settled = settle(
+            only.manifest if only is not None else None,
+            meta.metadata_of(only.manifest).get("name") if only is not None else None,
+            self._settled.get(cluster_id),
+            now_s=self._now_s(),
+            window_s=self._window_s,
+        )
+        if settled is not None:
+            self._settled[cluster_id] = settled
+            if len(self._settled) > _MOST_DELETED:
+                del self._settled[next(iter(self._settled))]
+
+    def _record_deleted(self, cluster_id: ClusterUID, name: str, manifest: Manifest) -> None:
+        settled = self._settled.get(cluster_id)
+        if settled is not None and settled.identity != name:
+            manifest = settled.value
         self.deleted_clusters.pop(cluster_id, None)
         self.deleted_clusters[cluster_id] = manifest
         if len(self.deleted_clusters) > _MOST_DELETED:
@@ -327,9 +389,9 @@ class RegistryReader:
 
     async def _read_kind(self, gvr: GVR, kind: GVK) -> None:
         found: list[Manifest] = []
-        revision = 0
+        revision, known = 0, self._registry.begin_list(gvr.resource)
         async for page in list_objects(self._reader, gvr, EVERYTHING, kind=kind):
             found = [] if page.is_first else found
             found.extend(decode_manifest(obj.raw) for obj in page.items)
             revision = meta.revision(page.resource_version)
-        self._registry.replace(gvr.resource, found, revision=revision)
+        self._registry.replace(gvr.resource, found, revision=revision, known=known)

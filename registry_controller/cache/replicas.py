@@ -1,6 +1,6 @@
 """The replicas of this cluster's daemon: which one writes the status of an object, so that it has one writer (A7).
 
-Of replicas of different versions, as during an upgrade, the newest ready one writes the version of the daemon (A10).
+Of replicas of different versions, as during an upgrade, the newest ready one writes the version of the daemon (A11).
 
 Laws: there is no leader, and the choice writes nothing · a replica that knows no other Pods writes every status: two
 writers are better than none · replicas that know the same Pods choose the same writer; when a Pod comes or goes,

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from registry_controller.api.errors import InvalidObject
+from registry_controller.api.errors import InvalidObject, NotServed
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.expectations import ExpectedObjects
+from registry_controller.cache.lost_objects import LostObjects
 from registry_controller.cache.peer_objects import PeerObjects
 from registry_controller.cache.rule_evaluator import RuleEvaluator
 from registry_controller.cache.rule_events import RuleEvents
@@ -97,6 +98,7 @@ class SourceCache:
         )
         self._watches = SharedWatches(self)
         self._pending = self._watches.pending
+        self.lost = LostObjects()
         self._expected = ExpectedObjects()
         self._objects = SourceRecords(
             peer=peer,
@@ -210,6 +212,7 @@ class SourceCache:
         if self._closed:
             return
         self.events += 1
+        self.lost.note_there(obj.key)
         if self._watches.lists:
             self._watches.note_named(stream, obj.key)
         if self._expected.revisions and not self._expected.reached(stream, obj.key, obj.revision):
@@ -259,6 +262,8 @@ class SourceCache:
                 return  # the end of the list shows whether it is late enough to prove this
             if obj is not None and not self._expected.reached(stream, key, obj.revision):
                 return
+        if obj is not None and (key in self.records or self._tap is not None):
+            self.lost.note_deleted(key)
         if self.rule_events is not None and obj is not None and stream.selection == EVERYTHING:
             self.rule_events.on_delete(key.name, obj.uid, obj.revision)
         self._objects.lose(stream, key, obj)
@@ -270,6 +275,10 @@ class SourceCache:
             self.rule_events.interrupt()
         if not self._closed and self.lists:
             self._replan_aside()
+
+    def on_stream_listed(self, stream: SelectionStream) -> None:
+        """Note whether a list follows a new definition, or another history, before the deletions that it shows."""
+        self.lost.note_listed(stream.listed_at, reached=stream.reached)
 
     def on_stream_synced(self, stream: SelectionStream) -> None:
         """Note that a stream's list is complete."""
@@ -287,6 +296,8 @@ class SourceCache:
     def on_stream_changed(self, stream: SelectionStream) -> None:
         """Note that a stream's error changed: narrower selections may need their own watches, or no longer."""
         if not self._closed:
+            if isinstance(stream.error, NotServed):
+                self.lost.note_unserved()
             self._replan_aside()
             self._report_status()
 

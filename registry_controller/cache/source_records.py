@@ -103,8 +103,8 @@ class ClaimObserver(Protocol):
     ) -> None:
         """Objects at the peer claim these targets, claim them with another state, or claim them no longer.
 
-        `known` is an object that appeared, that rules can be evaluated on again, or that is gone and could not be
-        evaluated.
+        `known` is an object that appeared or is gone, to which rules give other places now, or on which they can be
+        evaluated again.
         """
 
 
@@ -200,7 +200,7 @@ class SourceRecords:
                 self._relink(obj.key, before, hits)
             self._keep(obj.key, fresh, old=old)
         self._sources.bodies.put(BodyKey(self._peer, self._kind, obj.key), obj)
-        is_news = old is None or bool(old.unclear and old.unclear != unclear)
+        is_news = old is None or before != hits or bool(old.unclear and old.unclear != unclear)
         targets = sorted(touched) if len(touched) > 1 else touched
         self._observer.on_claims_changed(targets, self._peer, (self._kind, obj.key) if is_news else None)
 
@@ -295,7 +295,7 @@ class SourceRecords:
         targets = dict.fromkeys(hit.target(key) for hit in record.hits)
         for target in targets if deleted_at and is_proof else ():
             self._sources.record_deletion(self._peer, target, deleted_at)
-        self._observer.on_claims_changed(targets, self._peer, (self._kind, key) if record.unclear else None)
+        self._observer.on_claims_changed(targets, self._peer, (self._kind, key))
 
     def of_streams(self, bits: int) -> list[tuple[ObjectKey, SourceRecord]]:
         """List the records of the objects that one of these streams has."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder
 from registry_controller.kube.object import PartialObject
 
 
@@ -12,7 +13,7 @@ from registry_controller.kube.object import PartialObject
 class Stored:
     """Our write was stored as `obj`. `desired` is the digest of the sent object, `baseline` that of the stored one.
 
-    `is_plain` is true if the stored object is exactly the sent one.
+    `is_plain` is true if the stored object is exactly the sent one; else `remainder` is what remains between the two.
     """
 
     obj: PartialObject
@@ -20,6 +21,7 @@ class Stored:
     desired: bytes
     baseline: bytes
     is_plain: bool
+    remainder: Remainder = NOTHING_REMAINS
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class InSync:
     desired: bytes
     baseline: bytes
     is_plain: bool
+    remainder: Remainder = NOTHING_REMAINS
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +43,21 @@ class Unchanged:
 
 @dataclass(frozen=True, slots=True)
 class StatusStored:
-    """The status has a digest; None if no rule asks for it. `obj` is what our write was stored as, None without one."""
+    """A wanted status has a digest; None if no rule asks for it, or if the stored one is to be compared again.
+
+    `baseline` is the digest of the stored status, and `lost` are the wanted fields that it lacks. `obj` is what our
+    write was stored as, None without one.
+    """
 
     status_digest: bytes | None
     obj: PartialObject | None = None
+    baseline: bytes | None = None
+    lost: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Doubted:
+    """The API server may store the wanted object otherwise now: it is to be asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,4 +71,4 @@ class Rendered:
     outranked_rules: tuple[str, ...]
 
 
-WriteResult = Stored | InSync | Unchanged | StatusStored | Rendered
+WriteResult = Stored | InSync | Unchanged | StatusStored | Doubted | Rendered

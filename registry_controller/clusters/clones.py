@@ -45,12 +45,14 @@ class CloneState:
     """The conclusions from all answers so far.
 
     `own_names` are the names by which a cluster ID calls itself, `clones` the uids of the Clusters that lead to clones,
-    both by cluster ID. `seen` are the uids of the Clusters that were there before.
+    both by cluster ID. `seen` are the uids of the Clusters that were there before. `aliases` are the uids of the
+    Clusters whose server last proved the ID, and calls itself by other names.
     """
 
     own_names: Mapping[ClusterUID, frozenset[str]] = field(default_factory=dict)
     clones: Mapping[ClusterUID, frozenset[str]] = field(default_factory=dict)
     seen: frozenset[str] = frozenset()
+    aliases: frozenset[str] = frozenset()
 
     def updated(
         self, clusters: Mapping[ClusterUID, Sequence[Cluster]], answers: Mapping[ClusterUID, Answers]
@@ -58,12 +60,18 @@ class CloneState:
         """Return the state for the peers' Clusters here now, sorted by their IDs."""
         own_names = {uid: names for uid, names in self.own_names.items() if uid in clusters}
         clones: dict[ClusterUID, frozenset[str]] = {}
+        aliases: set[str] = set()
         for cluster_id, same in clusters.items():
             by_uid = answers.get(cluster_id, {})
             answered = {cluster.name: by_uid.get(cluster.uid) for cluster in same}
             found = frozenset[str]().union(*(names for name, names in answered.items() if names and name in names))
             if found:
                 own_names[cluster_id] = found
+            aliases |= {
+                cluster.uid
+                for cluster in same
+                if _is_alias(cluster, answered[cluster.name], was=cluster.uid in self.aliases)
+            }
             known = self.clones.get(cluster_id, frozenset())
             if any(cluster.contested and cluster.uid not in self.seen for cluster in same):
                 # Each Cluster has its own status, and one of them may not have been written.
@@ -72,7 +80,7 @@ class CloneState:
             if names:
                 clones[cluster_id] = frozenset(cluster.uid for cluster in same if cluster.name in names)
         seen = frozenset(cluster.uid for same in clusters.values() for cluster in same)
-        return CloneState(own_names, clones, seen)
+        return CloneState(own_names, clones, seen, frozenset(aliases))
 
 
 def find_clones(answered: Mapping[str, frozenset[str] | None], *, were: Set[str]) -> frozenset[str]:
@@ -169,6 +177,11 @@ class CloneDetector:
             return await _local_names(reader, cluster_id)
         finally:
             await reader.close()
+
+
+def _is_alias(cluster: Cluster, names: frozenset[str] | None, *, was: bool) -> bool:
+    """Return whether a Cluster's server calls itself by other names; without an answer, as before."""
+    return was if names is None else bool(names) and cluster.name not in names
 
 
 def _is_same(uid: str, before: Mapping[str, Credentials], now: Mapping[str, Credentials]) -> bool:

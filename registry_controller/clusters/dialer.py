@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from registry_controller.api.errors import Forbidden, NotFound, RegistryError, Unauthorized
 from registry_controller.api.meta import ClusterUID
 from registry_controller.core.backoff import backoff_s
+from registry_controller.core.decision.ways import is_withdrawn, ways_after
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.watch import read_cluster_id
@@ -24,6 +25,7 @@ log = get_logger(__name__)
 PROBE_TIMEOUT_S: Final = 5.0
 _PAUSE_S: Final = 0.2
 _PAUSE_CAP_S: Final = 5.0
+_OTHER_PAUSE_CAP_S: Final = 60.0  # while the peer is read over another way
 
 ServerAddress = tuple[str, str]
 """A server, and the name that its certificate is checked against."""
@@ -40,7 +42,11 @@ class RelayedCredentialsSource(Protocol):
 
 
 class Dialer:
-    """Connects to one peer, with its own credentials or with those that other members hold."""
+    """Connects to one peer, with its own credentials, over other ways, or with credentials that other members hold.
+
+    `problem` is why the peer's own credentials do not work, while it is read with other credentials; empty without one.
+    `on_problem` is called when it changed.
+    """
 
     def __init__(
         self,
@@ -50,10 +56,15 @@ class Dialer:
         credentials: Credentials,
         connect_peer: Callable[[Credentials], Reader],
         relayed: RelayedCredentialsSource,
+        others: Sequence[Credentials] = (),
     ) -> None:
         self.cluster_id = cluster_id
         self.name = name
+        self.problem = ""
+        self.on_problem: Callable[[], None] = lambda: None
         self._credentials = self._used = credentials
+        self._others = others
+        self._is_over_other = False
         self._connect_peer = connect_peer
         self._relayed = relayed
         self._is_changed = asyncio.Event()
@@ -63,17 +74,51 @@ class Dialer:
         """The address in the current credentials."""
         return self._credentials.server_address
 
-    def set_credentials(self, name: str, credentials: Credentials) -> None:
-        """Use this name and these credentials from now on; different credentials end a pause."""
-        self.name = name
+    def is_used(self, credentials: Credentials) -> bool:
+        """Return whether these credentials were the last that worked."""
+        return credentials == self._used
+
+    def set_credentials(self, name: str, credentials: Credentials, others: Sequence[Credentials] = ()) -> None:
+        """Use this name, these credentials and these other ways from now on; different credentials end a pause."""
+        self.name, self._others = name, others
         if credentials != self._credentials:
             self._credentials = credentials
+            self._set_problem("")
+            self._is_changed.set()
+        if self._is_over_other and is_withdrawn(self._used, first=credentials, others=others):
             self._is_changed.set()
 
     async def dial(self) -> Reader:
-        """Connect and prove the cluster's identity. Raises RegistryError."""
+        """Connect over the first way that works, and prove the cluster's identity. Raises RegistryError of the own."""
+        try:
+            return await self._dial_own()
+        except RegistryError as error:
+            reader = await self._dial_over_others(self._credentials, error)
+            if reader is None:
+                raise
+            self._set_problem(str(error))
+            return reader
+
+    async def _dial_own(self) -> Reader:
         self._is_changed.clear()
-        return await self._dial_with(self._credentials)
+        reader = await self._dial_with(self._credentials)
+        self._is_over_other = False
+        self._set_problem("")
+        return reader
+
+    async def _dial_over_others(self, own: Credentials, error: RegistryError) -> Reader | None:
+        refused = isinstance(error, Unauthorized | Forbidden)
+        for credentials in ways_after(own, self._others, is_refused=refused):
+            if self._is_changed.is_set():
+                return None
+            try:
+                reader = await self._dial_with(credentials)
+            except RegistryError:
+                continue
+            self._is_over_other = True
+            log.warning("peer read over another way", peer=self.name, error=str(error))
+            return reader
+        return None
 
     async def dial_with_relayed(self, error: RegistryError) -> Reader | None:
         """Connect with credentials that other members hold, after `error` with ours; None when none of them works.
@@ -92,20 +137,32 @@ class Dialer:
             return reader
         return None
 
-    async def dial_with_changed(self) -> Reader:
-        """Wait until the credentials change, then connect with them, again and again until that works."""
+    async def dial_with_changed(self) -> Reader | None:
+        """Wait until the credentials change, then connect with them, again and again until that works.
+
+        The own credentials are tried again for as long as the peer is read over another way. Returns None once that way
+        is not here any more.
+        """
         attempt = 0
+        if self._is_over_other:
+            await self.pause(attempt, cap_s=_OTHER_PAUSE_CAP_S)
+            self._is_changed.set()
         while True:
             await self._is_changed.wait()
+            if self._is_over_other and is_withdrawn(self._used, first=self._credentials, others=self._others):
+                return None
             if self._credentials == self._used:  # used already, from another member; now the peer's own
                 self._is_changed.clear()
+                self._is_over_other = False
+                self._set_problem("")
                 continue
             try:
-                return await self.dial()
+                return await self._dial_own()
             except RegistryError as error:
                 if attempt == 0:
                     log.warning("new credentials do not work yet", peer=self.name, error=str(error))
-                await self.pause(attempt)
+                self._set_problem(str(error))
+                await self.pause(attempt, cap_s=_OTHER_PAUSE_CAP_S if self._is_over_other else _PAUSE_CAP_S)
                 self._is_changed.set()
                 attempt += 1
 
@@ -123,10 +180,10 @@ class Dialer:
                 f"{uid or 'missing'}, not the clusterID {self.cluster_id}; correct the kubeconfig or the clusterID"
             )
 
-    async def pause(self, attempt: int) -> None:
+    async def pause(self, attempt: int, *, cap_s: float = _PAUSE_CAP_S) -> None:
         """Wait after failure number `attempt` (0 is the first); changed credentials end the pause."""
         try:
-            async with asyncio.timeout(backoff_s(attempt, base=_PAUSE_S, cap=_PAUSE_CAP_S, chance=random.random())):  # noqa: S311
+            async with asyncio.timeout(backoff_s(attempt, base=_PAUSE_S, cap=cap_s, chance=random.random())):  # noqa: S311
                 await self._is_changed.wait()
         except TimeoutError:
             pass
@@ -134,6 +191,11 @@ class Dialer:
     def reset_relayed(self) -> None:
         """Start the list of relayed credentials from the beginning: the peer has answered."""
         self._relayed.reset()
+
+    def _set_problem(self, problem: str) -> None:
+        if problem != self.problem:
+            self.problem = problem
+            self.on_problem()
 
     async def _dial_with(self, credentials: Credentials) -> Reader:
         reader = self._connect_peer(credentials)

@@ -78,6 +78,7 @@ class Peer:
         )
         self._status_changed = observer.on_peer_status_changed
         self._dialer = dialer
+        dialer.on_problem = self._status_changed
         self._next: Reader | None = None
         self._is_suspected = asyncio.Event()
 
@@ -102,6 +103,15 @@ class Peer:
         return self._dialer.address
 
     @property
+    def problem_of_own(self) -> str:
+        """The reason why its own credentials do not work, while other ones do; empty without one."""
+        return self._dialer.problem if self.is_connected else ""
+
+    def is_read_with(self, credentials: Credentials | None) -> bool:
+        """Return whether it is connected with these credentials."""
+        return credentials is not None and self.is_connected and self._dialer.is_used(credentials)
+
+    @property
     def is_connected(self) -> bool:
         """True while there is a proven connection."""
         return self.reader is not None
@@ -115,9 +125,9 @@ class Peer:
         """Return the facts that plans are made from."""
         return PeerSnapshot(self.name, self.is_alive, self.clusters.held or {})
 
-    def set_credentials(self, name: str, credentials: Credentials) -> None:
-        """Use this name and these credentials from now on; a connection stays until different credentials work."""
-        self._dialer.set_credentials(name, credentials)
+    def set_engagement(self, engagement: Engagement) -> None:
+        """Use this name and these ways from now on; a connection stays until different credentials work."""
+        self._dialer.set_credentials(engagement.name, engagement.credentials, engagement.others)
 
     def close(self) -> None:
         """Remove everything that was read from this peer. The provider cancels the task of `run`."""
@@ -210,7 +220,7 @@ class Peer:
     async def _renew(self, lost: asyncio.Future[str]) -> None:
         """Replace the connection once changed credentials work."""
         self._next = await self._dialer.dial_with_changed()
-        _settle(lost, "")
+        _settle(lost, "" if self._next is not None else "the credentials over which it was read are not here any more")
 
     async def _read_metadata(self, reader: Reader) -> NoReturn:
         while True:
@@ -272,6 +282,7 @@ class PeerFactory:
             cluster_id=cluster_id,
             name=engagement.name,
             credentials=engagement.credentials,
+            others=engagement.others,
             connect_peer=self.connect_peer,
             relayed=self._relayed_credentials(),
         )

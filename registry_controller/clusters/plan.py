@@ -19,10 +19,11 @@ from registry_controller.kube.kubeconfig import Credentials
 
 
 class Engagement(NamedTuple):
-    """The name of a peer's Cluster here, and the credentials to read the peer with."""
+    """The name of a peer's Cluster here, the credentials to read the peer with, and other ways to it."""
 
     name: str
     credentials: Credentials
+    others: tuple[Credentials, ...] = ()
 
 
 class RebuiltCluster(NamedTuple):
@@ -75,9 +76,9 @@ def plan_members(inputs: PlanInputs) -> ClusterPlan:
     """Plan which peers are engaged, which Secrets are watched, and which servers are probed."""
     clusters = inputs.resolution.clusters
     engaged = {
-        resolved.cluster.cluster_id: Engagement(resolved.cluster.name, resolved.credentials)
+        resolved.cluster.cluster_id: Engagement(resolved.cluster.name, resolved.ways[0], resolved.ways[1:])
         for resolved in clusters.values()
-        if resolved.credentials is not None
+        if resolved.ways
     }
     waiting = {resolved.cluster.cluster_id for resolved in clusters.values() if resolved.waiting}
     retained = (frozenset(waiting) | inputs.in_grace) & inputs.peers.keys() - engaged.keys()
@@ -99,7 +100,7 @@ def find_missing(
 
     A peer that is not to be read, because its Cluster is disabled or in conflict, is left out.
     """
-    read = {resolved.cluster.cluster_id for resolved in clusters.values() if resolved.credentials or resolved.waiting}
+    read = {resolved.cluster.cluster_id for resolved in clusters.values() if resolved.ways or resolved.waiting}
     missing = {
         member: _missing_target(member, peer, clusters)
         for member, peer in peers.items()

@@ -15,7 +15,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.cache.credentials import CredentialStore
-from registry_controller.cache.members import Members
+from registry_controller.cache.members import Members, secret_target
 from registry_controller.cache.registry import Registry
 from registry_controller.clusters.clones import CloneDetector, CloneState
 from registry_controller.clusters.liveness import GracePeriods, Liveness
@@ -30,6 +30,7 @@ from registry_controller.clusters.resolver import (
     sort_by_id,
 )
 from registry_controller.clusters.watch_plan import RuleChanges, WatchPlanner, stable_part
+from registry_controller.core.decision.ways import unnamed_secrets
 from registry_controller.core.rules.active import ActiveRule
 from registry_controller.kube.kubeconfig import Credentials
 
@@ -111,6 +112,8 @@ class ClusterProvider:
         self._tasks: dict[ClusterUID, asyncio.Task[NoReturn]] = {}
         self._reported = self.liveness
         self._secrets: Mapping[ObjectKey, Credentials | str | None] = {}
+        self._unnamed: Mapping[ObjectKey, ClusterUID] = {}
+        self._standing: frozenset[ClusterUID] = frozenset()
         self._planned_parts: dict[tuple[str, str], object] = {}
         self._is_requested = asyncio.Event()
         self._is_planned = False
@@ -187,13 +190,15 @@ class ClusterProvider:
         read = (
             secret for secret in self._secrets if secret == key or ("", secret.namespace) == (key.name, key.namespace)
         )
-        if any(self._credentials.find(secret) != self._secrets[secret] for secret in read):
+        is_unnamed = key not in self._secrets and (key in self._unnamed or key in self._credentials.owners)
+        if is_unnamed or any(self._credentials.find(secret) != self._secrets[secret] for secret in read):
             self.request_plan()
 
     # Observers of peers and of rebuilt clusters.
 
     def on_peer_status_changed(self) -> None:
         """Report the change; only another liveness affects the plan."""
+        self._report_standing()
         if self._report_liveness():
             self.request_plan()
         self._observer.on_peers_changed()
@@ -244,6 +249,11 @@ class ClusterProvider:
         self._update_liveness()
         secrets = {cluster.secret for same in peers.values() for cluster in same if cluster.secret is not None}
         self._secrets = {key: self._credentials.find(key) for key in secrets}
+        self._unnamed = self._find_unnamed(peers.keys())
+        unnamed: dict[ClusterUID, list[Credentials]] = {}
+        for key, member in self._unnamed.items():
+            if isinstance(found := self._credentials.find(key), Credentials):
+                unnamed.setdefault(member, []).append(found)
         return resolve_clusters(
             ResolverInputs(
                 local=self.local,
@@ -252,8 +262,32 @@ class ClusterProvider:
                 credentials={key: found for key, found in self._secrets.items() if found is not None},
                 disputed_secrets=dict(self._members.disputed_secrets()),
                 clones=self._clone_state,
+                unnamed=unnamed,
             )
         )
+
+    def _find_unnamed(self, members: Set[ClusterUID]) -> Mapping[ObjectKey, ClusterUID]:
+        """Find the Secrets that belong to members by their marks, and that no Cluster here names."""
+        stored = self._registry.clusters.values()
+        named = [held.cluster.secret for held in stored if held.cluster is not None and held.cluster.secret is not None]
+        owned = self._credentials.owners.items()
+        return {key: member for member in members for key in unnamed_secrets(owned, member=member, named=named)}
+
+    def stands(self, member: ClusterUID) -> bool:
+        """Return whether a member is read with the credentials that its Cluster here names."""
+        return member in self._standing
+
+    def _report_standing(self) -> None:
+        """Report the unnamed Secrets of members that are read with their own credentials now."""
+        before = self._standing
+        self._standing = frozenset(
+            found.cluster.cluster_id
+            for found in self.resolved.values()
+            if (peer := self.peers.get(found.cluster.cluster_id)) is not None and peer.is_read_with(found.credentials)
+        )
+        for key, member in self._unnamed.items():
+            if member in self._standing - before:
+                self._members.report(secret_target(key))
 
     def _apply(self, plan: ClusterPlan, scope: asyncio.TaskGroup) -> None:
         """Disengage peers that are not in the plan, engage those that are missing, and set all probes."""
@@ -265,11 +299,12 @@ class ClusterProvider:
         for cluster_id, engagement in plan.engaged.items():
             peer = self.peers.get(cluster_id)
             if peer is not None:
-                peer.set_credentials(engagement.name, engagement.credentials)
+                peer.set_engagement(engagement)
                 continue
             peer = self.peers[cluster_id] = self._factory.make(cluster_id, engagement, observer=self)
             self._tasks[cluster_id] = scope.create_task(peer.run(), name=f"peer {peer.name}")
         self._report_liveness()
+        self._report_standing()
         self.rebuilt.set_probes(scope, plan.rebuilt_probes)
 
     def _report_liveness(self) -> bool:

@@ -10,21 +10,26 @@ are not read until one of them is gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from registry_controller.api.cluster import Cluster
 from registry_controller.api.errors import InvalidKubeconfig
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.clusters.clones import CloneProbes, CloneState
+from registry_controller.core.decision.ways import other_ways
 from registry_controller.kube.kubeconfig import Credentials, with_endpoint
+
+NO_SECRET_NAMED: Final = "spec.authInfo.secretRef needs a name and a namespace"
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCluster:
     """The result for one Cluster object: at most one of the reasons is set; `credentials` only without any.
 
-    `waiting` is True until its Secret has been listed.
+    `waiting` is True until its Secret has been listed. `others` are other ways to its cluster, also where the Cluster
+    itself has no usable credentials (P7).
     """
 
     cluster: Cluster
@@ -35,6 +40,19 @@ class ResolvedCluster:
     alias_of: str = ""
     conflict: str = ""
     waiting: bool = False
+    others: tuple[Credentials, ...] = ()
+
+    @property
+    def ways(self) -> tuple[Credentials, ...]:
+        """The ways to its cluster, in the order in which they are tried."""
+        return (self.credentials, *self.others) if self.credentials is not None else self.others
+
+    @property
+    def unusable(self) -> str:
+        """The reason why its own credentials are not used, while there are other ways; empty without one."""
+        if not self.others or self.credentials is not None:
+            return ""
+        return self.auth_problem or NO_SECRET_NAMED
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +61,7 @@ class ResolverInputs:
 
     `credentials` has, by Secret, the credentials or the problem with them; a Secret that has not been listed is
     missing. `disputed_secrets` are the Secrets that Clusters of several members name, with the Clusters' names.
+    `unnamed` are the credentials of Secrets that belong to a member and that no Cluster names.
     """
 
     local: ClusterUID
@@ -51,6 +70,7 @@ class ResolverInputs:
     credentials: Mapping[ObjectKey, Credentials | str]
     disputed_secrets: Mapping[ObjectKey, tuple[str, ...]]
     clones: CloneState
+    unnamed: Mapping[ClusterUID, Sequence[Credentials]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +124,32 @@ def _resolve_peer(cluster_id: ClusterUID, same: list[Cluster], inputs: ResolverI
     own_names = inputs.clones.own_names.get(cluster_id, frozenset())
     ordered = sorted(same, key=lambda c: (c.name not in own_names, c.disabled, c.secret is None, c.created, c.name))
     read, *aliases = ordered
-    resolved = {read.name: _find_credentials(read, inputs)}
+    resolved = {read.name: _with_other_ways(_find_credentials(read, inputs), aliases, inputs)}
     for alias in aliases:
         resolved[alias.name] = ResolvedCluster(alias, alias_of=read.name, disabled=alias.disabled)
     return resolved
+
+
+def _with_other_ways(found: ResolvedCluster, aliases: Iterable[Cluster], inputs: ResolverInputs) -> ResolvedCluster:
+    """Add the other ways to a cluster that is to be read: of its aliases, and of its Secrets that no Cluster names."""
+    if found.disabled or found.waiting:
+        return found
+    true_aliases = (alias for alias in aliases if alias.uid in inputs.clones.aliases)
+    of_aliases = (_find_credentials(alias, inputs).credentials for alias in true_aliases)
+    others = other_ways(
+        found.credentials,
+        aliases=(way for way in of_aliases if way is not None),
+        unnamed=_at_endpoint(inputs.unnamed.get(found.cluster.cluster_id, ()), found.cluster, inputs),
+    )
+    return replace(found, others=others) if others else found
+
+
+def _at_endpoint(ways: Iterable[Credentials], cluster: Cluster, inputs: ResolverInputs) -> Iterator[Credentials]:
+    for credentials in ways:
+        try:
+            yield with_endpoint(credentials, cluster.endpoint_for(inputs.network_name))
+        except InvalidKubeconfig:
+            continue
 
 
 def _find_credentials(cluster: Cluster, inputs: ResolverInputs) -> ResolvedCluster:

@@ -1,6 +1,7 @@
 """The state of the rules that copies here were made by: whether a rule still acts, and on which member (W3).
 
-Law: silence proves nothing; `core.decision.rule_state` decides.
+Laws: silence proves nothing; `core.decision.rule_state` decides · a rule of the same name that did not make a copy
+decides about it, and the copy's own policy counts.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from registry_controller.api import meta
-from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.api.meta import ClusterUID, GroupKind, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.registry import Registry, StoredRule
 from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.rule_deletions import RuleDeletions, RuleID
 from registry_controller.clusters.rule_selection import RuleSelection
-from registry_controller.core.decision.rule_state import RuleFacts, evaluate_missing, evaluate_rule
+from registry_controller.core.decision.rule_state import Maker, RuleFacts, evaluate_missing, evaluate_rule
 from registry_controller.core.decision.state import RuleState
 from registry_controller.core.rules.policy import Barrier
 
@@ -58,6 +59,7 @@ class RuleStates:
         return RuleFacts(
             is_here=True,
             acts=True,
+            reads_kind=_made_by(provenance).reads == GroupKind(rule.kind.group, rule.kind.kind),
             selects_us=self._selection.selects_us(rule),
             selects_owner=self._selection.selects(rule, peer) if peer is not None and is_heard else None,
         )
@@ -88,11 +90,21 @@ class RuleStates:
         if provenance is None or not provenance.is_held_in(self._local):
             return False
         stored = self._registry.acting.get(provenance.rule)
-        if stored is None:
+        if stored is None or not self.is_maker(provenance, stored):
             return provenance.policy == "Delete"
         return stored.rule is not None and self._acts(stored) and stored.rule.deletion_policy == "Delete"
+
+    def is_maker(self, provenance: Provenance, stored: StoredRule) -> bool:
+        """Return whether a rule here made a copy, and reads the kind of its source still."""
+        maker = stored.maker(self._local)
+        return maker is not None and maker.is_same(_made_by(provenance))
 
     def _acts(self, stored: StoredRule) -> bool:
         rule = stored.rule
         is_whole = rule is not None and stored.verdict.accepted and rule.name not in self._registry.pruned
         return rule is not None and is_whole and not rule.suspend
+
+
+def _made_by(provenance: Provenance) -> Maker:
+    source = provenance.source
+    return Maker(provenance.rule_owner, provenance.rule_uid, GroupKind(source.group, source.kind))

@@ -6,7 +6,8 @@ rules are set again only when the rules, the context or the peer's features chan
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Set
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from typing import Any, Final, NamedTuple, TypeVar
 
 from registry_controller.api import meta
@@ -21,6 +22,7 @@ from registry_controller.clusters.rule_deletions import RuleDeletions
 from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.core.mutation.mutate import NO_CONTEXT, TemplateContext
 from registry_controller.core.rules.active import ActiveRule, group_by_kind, list_target_kinds
+from registry_controller.core.stabilization import Settled, settle
 
 _INFO: Final = ("name", "uid", "labels", "annotations", "creationTimestamp")
 _PRIVATE: Final = frozenset((meta.PROVENANCE, meta.GO_LAST_APPLIED, meta.KUBECTL_LAST_APPLIED))
@@ -75,6 +77,8 @@ class WatchPlanner:
         deletions: RuleDeletions,
         local_cluster: LocalCluster,
         orphans: OrphanFinder,
+        window_s: float = 0.0,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.active: Mapping[str, ActiveRule] = {}
         self.has_orphans = False
@@ -84,7 +88,7 @@ class WatchPlanner:
         self._deletions = deletions
         self._local_cluster = local_cluster
         self._orphans = orphans
-        self._contexts = TemplateContexts(registry=registry, local=local)
+        self._contexts = TemplateContexts(registry=registry, local=local, window_s=window_s, now_s=now_s)
         self._assigned: dict[ClusterUID, _Assignment] = {}
         self._requests: Mapping[str, RuleRequest] = {}
         self._deleted: Mapping[tuple[ClusterUID, str], object] = {}
@@ -120,7 +124,7 @@ class WatchPlanner:
     @property
     def due_s(self) -> float | None:
         """When time alone changes the rules of a peer, on the loop's clock; None for never."""
-        due_s = (self._registry.due_s, self._selection.due_s, self._deletions.due_s)
+        due_s = (self._registry.due_s, self._selection.due_s, self._deletions.due_s, self._contexts.due_s)
         return min((at_s for at_s in due_s if at_s is not None), default=None)
 
     def take_changes(self, peers: Mapping[ClusterUID, Peer]) -> RuleChanges | None:
@@ -165,23 +169,52 @@ class WatchPlanner:
 
 
 class TemplateContexts:
-    """The objects that templates see beside the synced one: the owner's Cluster and our own."""
+    """The objects that templates see beside the synced one: the owner's Cluster and our own.
 
-    def __init__(self, *, registry: Registry, local: ClusterUID) -> None:
+    A Cluster of another name takes the place of the one before once it was the only one for `window_s` seconds: where
+    several come or go, their events are in no order. `due_s` is when time alone changes a context, None for never.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        local: ClusterUID,
+        window_s: float = 0.0,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._registry = registry
         self._local = local
+        self._window_s = window_s
+        self._now_s = now_s
         self._made: dict[ClusterUID, TemplateContext] = {}
+        self._settled: dict[ClusterUID, Settled[Manifest]] = {}
+
+    @property
+    def due_s(self) -> float | None:
+        return min((found.due_s for found in self._settled.values() if found.due_s is not None), default=None)
 
     def of(self, owner: ClusterUID, *, name: str) -> TemplateContext:
         """Return the context of a member whose Cluster here has that name; while it is missing, the last one."""
         made = self._made.get(owner, NO_CONTEXT)
-        stored, own = self._registry.clusters.get(name), self._registry.own_cluster(self._local)
-        if stored is None or (own is None and made.local_cluster is not None):
+        stored = self._registry.clusters.get(name)
+        theirs = self._settle(owner, stored.manifest if stored is not None else None)
+        ours = self._settle(self._local, self._registry.own_cluster(self._local))
+        if theirs is None or (ours is None and made.local_cluster is not None):
             return made  # the Cluster is about to be restored
-        context = TemplateContext(stable_part(stored.manifest), stable_part(own))
+        context = TemplateContext(stable_part(theirs), stable_part(ours))
         if (made.cluster, made.local_cluster) != (context.cluster, context.local_cluster):
             made = self._made[owner] = context
         return made
+
+    def _settle(self, member: ClusterUID, found: Manifest | None) -> Manifest | None:
+        name = meta.metadata_of(found).get("name") if found is not None else None
+        before = self._settled.get(member)
+        settled = settle(found, name, before, now_s=self._now_s(), window_s=self._window_s)
+        if settled is None:
+            return None
+        self._settled[member] = settled
+        return settled.value
 
 
 def stable_part(manifest: Manifest | None) -> Manifest | None:

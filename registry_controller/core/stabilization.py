@@ -1,12 +1,17 @@
 """Stabilizes observations that may be lost for a moment.
 
 Laws: an observation that is true counts at once · one that is lost counts as true for the window · it counts as false
-only after it was false for the whole window, and never while it is unknown.
+only after it was false for the whole window, and never while it is unknown · of several things that come and go one
+after the other, none that was there for a moment takes the place of the one that was there before.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+_T = TypeVar("_T")
 
 
 class Stabilized(NamedTuple):
@@ -45,3 +50,36 @@ def stabilize(
     else:
         value = False if false_since_s is not None and now_s >= false_since_s + window_s else None
     return Stabilized(value, lost_at_s, false_since_s, min(due_s, default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class Settled(Generic[_T]):
+    """The thing that counts, with its identity. Times are in seconds of the caller's clock.
+
+    `heir` is another one that was seen in its place without a break since `heir_since_s`. `due_s` is when time alone
+    changes which one counts, None for never.
+    """
+
+    value: _T
+    identity: Hashable
+    heir: Hashable = None
+    heir_since_s: float = 0.0
+    due_s: float | None = None
+
+
+def settle(
+    value: _T | None, identity: Hashable, before: Settled[_T] | None, *, now_s: float, window_s: float
+) -> Settled[_T] | None:
+    """Return the thing that counts; `value` is the one that is there, None while there is none, or more than one.
+
+    The first one counts at once, and so does every state of the one that counts. Another one counts once it was the
+    only one for the window.
+    """
+    if value is None:
+        return Settled(before.value, before.identity) if before is not None else None
+    if before is None or identity == before.identity:
+        return Settled(value, identity)
+    since_s = before.heir_since_s if before.heir == identity else now_s
+    if now_s >= since_s + window_s:
+        return Settled(value, identity)
+    return Settled(before.value, before.identity, identity, since_s, since_s + window_s)

@@ -20,6 +20,19 @@ _WRITABLE: Final = _NEEDED | {"create", "delete", "update"}
 _DELETABLE: Final = frozenset({"delete"})
 
 
+_BUILT_IN: Final = frozenset({
+    "", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "apps",
+    "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch", "certificates.k8s.io",
+    "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io", "networking.k8s.io",
+    "node.k8s.io", "policy", "rbac.authorization.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io",
+})  # fmt: skip
+
+
+def has_definition(kind: GVK) -> bool:
+    """Return whether a CustomResourceDefinition, or an aggregated server, may serve a kind."""
+    return kind.group not in _BUILT_IN
+
+
 class _Resource(msgspec.Struct, kw_only=True):
     name: str
     kind: str

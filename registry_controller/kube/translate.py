@@ -7,6 +7,7 @@ webhooks may), so that its text is matched, and never passed on.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -30,6 +31,7 @@ _IMMUTABLE: Final = re.compile(
 _DENIED: Final = re.compile(
     r"""(admission webhook) "([a-zA-Z0-9.-]{1,253})" denied|(ValidatingAdmissionPolicy) '([a-zA-Z0-9.-]{1,253})' with"""
 )
+_UNKNOWN_FIELD: Final = re.compile(r'unknown field \\?"([\x21\x23-\x5b\x5d-\x7e]{1,160})\\?"')
 _UNAUTHORIZED: Final = re.compile(r'User "[^"]*" cannot ')
 _TAIL: Final = 300  # characters: the server quotes the value first; the problem is at the end
 
@@ -175,3 +177,8 @@ def _says_immutable(answer: StatusAnswer) -> bool:
     causes = answer.details.causes if answer.details else []
     texts = [cause.message for cause in causes] or [answer.message]
     return any(_IMMUTABLE.search(text[-_TAIL:]) for text in texts)
+
+
+def read_unknown_fields(warnings: Iterable[str]) -> list[str]:
+    """Read from Warning headers the fields that the server's schema lacks, as `spec.ports[0].name`."""
+    return [found[1] for text in warnings for found in _UNKNOWN_FIELD.finditer(text)]

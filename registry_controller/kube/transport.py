@@ -106,14 +106,20 @@ class Transport(RESTClientObject):
         content_type: str = "application/json",
         gvr: GVR | None = None,
         key: ObjectKey | None = None,
+        warnings: list[str] | None = None,
     ) -> bytes:
-        """Send one request and read the whole answer; raise errors of `api.errors` only."""
+        """Send one request and read the whole answer; raise errors of `api.errors` only.
+
+        The texts of the answer's Warning headers are added to `warnings`.
+        """
         try:
             async with self._deadline(timeout_s):
                 response = await self._open(method, path, body=body, content_type=content_type)
                 try:
                     if response.status in _ANSWERED:
                         self._check_page(response, what=what)
+                        if warnings is not None:
+                            warnings += response.headers.getall("Warning", ())
                         return await read_answer(response, limit=limit_bytes, what=what)
                     # Validation quotes the object that was written.
                     limit = STATUS_BYTES if body is None else limit_bytes

@@ -15,15 +15,16 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.rest_config import connect_local_transport
+from registry_controller.kube.translate import read_unknown_fields
 from registry_controller.kube.transport import DRY_RUN
 
 WRITING: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
-DRY_RUNNING: Final = frozenset({"GET", f"PUT {DRY_RUN}"})
-"""Reads, and dry runs of replacements."""
+DRY_RUNNING: Final = frozenset({"GET", f"PUT {DRY_RUN}", f"POST {DRY_RUN}"})
+"""Reads, and dry runs of replacements and creations."""
 
 _WRITE_S: Final = 30.0  # admission webhooks may take 10 s, and there may be several
 _MANAGER: Final = f"?fieldManager={meta.FIELD_MANAGER}&fieldValidation=Ignore"
-_DRY_RUN: Final = f"{_MANAGER}&{DRY_RUN}"
+_WARNING: Final = f"?fieldManager={meta.FIELD_MANAGER}&fieldValidation=Warn"
 _VERBS: Final = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _MERGE_PATCH: Final = "application/merge-patch+json"
 
@@ -31,13 +32,22 @@ _MERGE_PATCH: Final = "application/merge-patch+json"
 class WriteClient(Protocol):
     """Writes to the local API server. Each answer is the stored object; None means that nothing was stored."""
 
-    async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes | None:
-        """Create an object."""
+    async def create(
+        self, gvr: GVR, namespace: str, body: bytes, *, dry_run: bool = False, unknown: list[str] | None = None
+    ) -> bytes | None:
+        """Create an object; a dry run returns what would be stored. Fields without a schema are added to `unknown`."""
 
     async def replace(
-        self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""
+        self,
+        gvr: GVR,
+        key: ObjectKey,
+        body: bytes,
+        *,
+        dry_run: bool = False,
+        subresource: str = "",
+        unknown: list[str] | None = None,
     ) -> bytes | None:
-        """Replace an object; a dry run returns what would be stored."""
+        """Replace an object; a dry run returns what would be stored. Fields without a schema are added to `unknown`."""
 
     async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
         """Delete the object of that uid and resourceVersion."""
@@ -94,18 +104,41 @@ class Writer(Reader):
         """Call `notify` after each change of the certificate authority that verifies the server."""
         self._transport.on_new_ca = notify
 
-    async def create(self, gvr: GVR, namespace: str, body: bytes, *, dry_run: bool = False) -> bytes:
-        """Create an object; return the stored bytes. AlreadyExists, or NotFound with the kind `namespaces`."""
-        path = gvr.path(namespace) + (_DRY_RUN if dry_run else _MANAGER)
+    async def create(
+        self, gvr: GVR, namespace: str, body: bytes, *, dry_run: bool = False, unknown: list[str] | None = None
+    ) -> bytes:
+        """Create an object; return the stored bytes. AlreadyExists, or NotFound with the kind `namespaces`.
+
+        The fields that the server's schema lacks are added to `unknown`.
+        """
+        path = gvr.path(namespace) + _query(dry_run=dry_run, unknown=unknown)
         what = f"create {gvr}{f' in {namespace}' if namespace else ''}"
-        return await self._transport.send("POST", path, what=what, timeout_s=_WRITE_S, body=body)
+        warnings: list[str] | None = None if unknown is None else []
+        raw = await self._transport.send("POST", path, what=what, timeout_s=_WRITE_S, body=body, warnings=warnings)
+        if unknown is not None:
+            unknown += read_unknown_fields(warnings or ())
+        return raw
 
     async def replace(
-        self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False, subresource: str = ""
+        self,
+        gvr: GVR,
+        key: ObjectKey,
+        body: bytes,
+        *,
+        dry_run: bool = False,
+        subresource: str = "",
+        unknown: list[str] | None = None,
     ) -> bytes:
-        """Replace an object; return the stored bytes. Conflict unless its resourceVersion is the stored one."""
-        path = gvr.object_path(key, subresource=subresource) + (_DRY_RUN if dry_run else _MANAGER)
-        return await self._write("PUT", path, gvr=gvr, key=key, body=body, subresource=subresource)
+        """Replace an object; return the stored bytes. Conflict unless its resourceVersion is the stored one.
+
+        The fields that the server's schema lacks are added to `unknown`.
+        """
+        path = gvr.object_path(key, subresource=subresource) + _query(dry_run=dry_run, unknown=unknown)
+        warnings: list[str] | None = None if unknown is None else []
+        raw = await self._write("PUT", path, gvr=gvr, key=key, body=body, subresource=subresource, warnings=warnings)
+        if unknown is not None:
+            unknown += read_unknown_fields(warnings or ())
+        return raw
 
     async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
         """Delete exactly this version of an object; Conflict when it has changed."""
@@ -148,11 +181,24 @@ class Writer(Reader):
         body: bytes,
         subresource: str = "",
         content_type: str = "application/json",
+        warnings: list[str] | None = None,
     ) -> bytes:
         what = f"{_VERBS[method]} {gvr} {key}{subresource and f' {subresource}'}"
         return await self._transport.send(
-            method, path, what=what, timeout_s=_WRITE_S, body=body, content_type=content_type, gvr=gvr, key=key
+            method,
+            path,
+            what=what,
+            timeout_s=_WRITE_S,
+            body=body,
+            content_type=content_type,
+            gvr=gvr,
+            key=key,
+            warnings=warnings,
         )
+
+
+def _query(*, dry_run: bool, unknown: list[str] | None) -> str:
+    return (_MANAGER if unknown is None else _WARNING) + (f"&{DRY_RUN}" if dry_run else "")
 
 
 async def connect_local(

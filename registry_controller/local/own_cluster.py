@@ -147,7 +147,7 @@ class OwnClusterMaker:
         if not self._unnamed:
             return
         clusters = await self._api.list(meta.CLUSTERS)
-        names = {meta.metadata_of(cluster).get("name") for cluster in clusters}
+        names = {self._settings.provision_local_cluster, *(meta.metadata_of(found).get("name") for found in clusters)}
         self._unnamed -= {key for cluster in clusters if (key := named_secret(cluster)) is not None}
         secrets = [secret for secret in await self._list_secrets() if _key(secret) in self._unnamed]
         for found in await asyncio.gather(*map(self._source.read_member, secrets)):

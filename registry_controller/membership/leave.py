@@ -26,7 +26,7 @@ from registry_controller.api.tombstone import (
     read_original_tombstone,
     tombstone_manifest,
 )
-from registry_controller.cache.members import cluster_target, membership_of, secret_target
+from registry_controller.cache.members import cluster_target, membership_marked, secret_target
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.decision.tombstones import LASTS
 from registry_controller.core.status.cluster import MISSING_FOR_LONG, OWN_CLUSTER_MISSING
@@ -158,11 +158,15 @@ class LeaveCommand:
 
     async def _make_tombstone(self, cluster: Cluster) -> Tombstone:
         manifest = await self._api.read(meta.CLUSTERS, ObjectKey("", cluster.name)) or {}
-        membership = membership_of(meta.annotations_of(manifest), cluster.name, cluster.cluster_id)
-        return Tombstone(cluster.cluster_id, membership, self._local, self._today + LASTS)
+        marks = read_marks(meta.annotations_of(manifest), of=cluster_target(cluster.name))
+        membership = membership_marked(marks, cluster.cluster_id)
+        revision = marks.revision if membership else 0
+        return Tombstone(cluster.cluster_id, membership, self._local, self._today + LASTS, revision)
 
     async def _declare_local(self, own: Cluster) -> None:
-        stone = Tombstone(self._local, own.uid, self._local, self._today + LASTS)
+        manifest = await self._api.read(meta.CLUSTERS, ObjectKey("", own.name)) or {}
+        revision = meta.revision(str(meta.metadata_of(manifest).get("resourceVersion", "")))
+        stone = Tombstone(self._local, own.uid, self._local, self._today + LASTS, revision)
         await self._put_tombstone(stone, secret=str(own.secret or ""), ordered=True)
         await self._delete(meta.CLUSTERS, ObjectKey("", own.name), uid=own.uid)
         self._report(f"deleted the Cluster {own.name}; the other members remove it when they read that")

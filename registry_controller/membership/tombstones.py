@@ -23,7 +23,7 @@ from registry_controller.api.tombstone import (
     read_original_tombstone,
     read_tombstone,
 )
-from registry_controller.cache.members import cluster_target, membership_marked, membership_of
+from registry_controller.cache.members import cluster_target, membership_marked
 from registry_controller.cache.registry import Registry, StoredCluster
 from registry_controller.clusters.liveness import SilenceTimer
 from registry_controller.clusters.peer import Peer
@@ -86,6 +86,9 @@ class TombstoneTracker:
         self._observer = observer
         self._known_at: frozenset[ClusterUID] = frozenset()
         self._met: dict[ClusterUID, frozenset[str]] = {}
+        self._current: dict[ClusterUID, frozenset[str]] = {}
+        self._former: dict[ClusterUID, frozenset[str]] = {}
+        self._revisions: dict[str, int] = {}
         self._silence = SilenceTimer(peers)
         self._names: set[str] = set()
         self._later: set[str] = set()
@@ -117,12 +120,14 @@ class TombstoneTracker:
             self._observer.on_tombstones_changed()
         self._is_updated.set()
 
-    def bars(self, peer: ClusterUID, member: ClusterUID, membership: str) -> bool:
+    def bars(self, peer: ClusterUID, member: ClusterUID, membership: str, revision: int) -> bool:
         """Return whether objects of a membership that a peer relays are not copied here.
 
-        Until the peer's own tombstones are known, no unknown member is: one of them may be about it.
+        `revision` is that of the membership's Cluster, 0 if it is unknown. Until the peer's own tombstones are known,
+        no unknown member is: one of them may be about it.
         """
-        return self.now.bars(member, membership) or (peer not in self._known_at and member not in self.now.known)
+        is_unheard = peer not in self._known_at and member not in self.now.known
+        return is_unheard or self.now.bars(member, membership, revision)
 
     def gone(self, natural: ClusterUID | None, marks: Marks | None) -> frozenset[ClusterUID]:
         """Return the members that are gone, for a decision on the Cluster of `natural` with these marks, or on none.
@@ -215,6 +220,8 @@ class TombstoneTracker:
             proven=proven,
             ordered=frozenset(stone for manifest, stone in standing if is_ordered(manifest)),
             lasting=self._absences.lasting(),
+            revisions=dict(self._revisions),
+            former=dict(self._former),
             silent_s=self._silence.count({stone.member for stone in here}),
             today=self._today(),
             trusts_after_s=self._trusts_after_s,
@@ -237,6 +244,7 @@ class TombstoneTracker:
         for member, uids in memberships.items():
             if found := frozenset(uid for uid in uids if uid):
                 self._met[member] = found
+                self._record_former(member, found)
         names = {stone.name for stone in here}
         now_s = asyncio.get_running_loop().time()
         self._deleted_at_s |= dict.fromkeys(self._names - names, now_s)
@@ -244,6 +252,12 @@ class TombstoneTracker:
         self._names = names
         for stone in here:
             self._met[stone.member] = self._met.get(stone.member, frozenset()) - {stone.membership}
+
+    def _record_former(self, member: ClusterUID, now: frozenset[str]) -> None:
+        earlier = self._current.get(member, frozenset()) - now
+        if earlier:
+            self._former[member] = self._former.get(member, frozenset()) | earlier
+        self._current[member] = now
 
     def _memberships(self) -> Memberships:
         found: dict[ClusterUID, set[str | None]] = {}
@@ -255,10 +269,13 @@ class TombstoneTracker:
     def _membership(self, name: str, cluster: Cluster, stored: StoredCluster) -> str | None:
         if cluster.cluster_id == self._local:
             return cluster.uid
-        annotations = meta.annotations_of(stored.manifest)
-        if not read_marks(annotations, of=cluster_target(name)).is_copy:
+        marks = read_marks(meta.annotations_of(stored.manifest), of=cluster_target(name))
+        if not marks.is_copy:
             return None
-        return membership_of(annotations, name, cluster.cluster_id)
+        membership = membership_marked(marks, cluster.cluster_id)
+        if membership:
+            self._revisions[membership] = marks.revision
+        return membership
 
     def _standing(self) -> Iterator[tuple[Manifest, Tombstone]]:
         """List the tombstones here that are no copies, with their objects."""

@@ -18,7 +18,7 @@ from registry_controller.api.errors import Conflict, RegistryError, TooManyReque
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.registry import Registry
-from registry_controller.core.decision.decision import Apply, Decision, Hold
+from registry_controller.core.decision.decision import Apply, Decision, Hold, Reason
 from registry_controller.engine import Engine
 from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
@@ -121,7 +121,19 @@ class DryRun:
 
         async with asyncio.TaskGroup() as scope:
             tasks = [scope.create_task(plan_one(target), name=f"plan {target}") for target in sorted(set(targets))]
-        return [task.result() for task in tasks]
+        return await self._plan_moves([task.result() for task in tasks])
+
+    async def _plan_moves(self, planned: Sequence[PlannedResult]) -> Sequence[PlannedResult]:
+        """Plan the copies that wait for a new copy again, as if the planned objects were here."""
+        made = [one.target for one in planned if one.error is None and isinstance(one.result.decision, Apply)]
+        self.engine.states.origins.planned = frozenset(made)
+        waits = Reason.NEW_COPY_MISSING
+        try:
+            return [
+                await self._plan_target(one.target) if one.result.decision.reason is waits else one for one in planned
+            ]
+        finally:
+            self.engine.states.origins.planned = frozenset()
 
     async def _plan_target(self, target: Target) -> PlannedResult:
         planned = await self._apply_dry(target)
@@ -162,6 +174,7 @@ class DryRun:
             made_once=MadeOnce(),  # nothing is made here
             recreated=_ignore,
             put_back=_ignore,
+            lost=_ignore,
         )
         return Applier(copies=engine.copies, sources=sources, updater=updater, relays=engine.relay_policy)
 
@@ -287,6 +300,9 @@ class _IgnoreChanges:
         pass
 
     def on_records_changed(self) -> None:
+        pass
+
+    def on_copy_gone(self, target: Target) -> None:
         pass
 
 

@@ -29,7 +29,7 @@ from registry_controller.planner.planned_deletions import limit_deletions
 from registry_controller.planner.recording_client import RecordedWrite
 from registry_controller.report.reasons import message_of
 from registry_controller.status.readiness import find_unserved_kinds, list_problems
-from registry_controller.sync.outcomes import WriteFailure, outcomes_of, rule_of
+from registry_controller.sync.outcomes import FIELDS_LOST, WriteFailure, outcomes_of, rule_of
 from registry_controller.sync.results import ResultClass
 
 _SOURCE_VOICES: Final = frozenset({Voice.OWNER, Voice.DISPUTED})
@@ -125,7 +125,9 @@ def build_rows(planned: PlannedResult, *, name_of: Callable[[ClusterUID], str]) 
     state, decision = planned.judgment.state, planned.result.decision
     reason, message = get_reason(planned)
     failure = WriteFailure(reason, message) if planned.error is not None else None
-    reports = outcomes_of(decision, state, name_of=name_of, losers=planned.result.losers, failure=failure)
+    found = planned.result
+    reports = outcomes_of(decision, state, name_of=name_of, losers=found.losers, failure=failure, lost=found.lost)
+    reason = FIELDS_LOST if found.lost and failure is None and reports else reason
     owner = reports[0].outcome.owner if reports else owner_of(decision) or ClusterUID("")
     rule = reports[0].outcome.rule if reports else rule_of(state, decision)
     message = reports[0].message or message if reports else message

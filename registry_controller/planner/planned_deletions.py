@@ -7,24 +7,44 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from registry_controller.api.meta import ClusterUID
 from registry_controller.cache.local_cache import RuleAndOwner
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Apply, Delete, Hold, Reason, owner_of
-from registry_controller.core.decision.deletion_limit import LimitVerdict, judge
+from registry_controller.core.decision.deletion_limit import LimitVerdict, Window, count_absent, judge
 from registry_controller.planner.dry_run import DryRun, PlannedResult
-from registry_controller.sync.deletion_limiter import allowed_moment, is_limited, stored_window
+from registry_controller.sync.deletion_budget import allowed_moment, stored_window
+from registry_controller.sync.deletion_limiter import is_limited
+from registry_controller.sync.owner_limits import has_cluster, moment_allowed, stored_limit
 from registry_controller.sync.reconciler import Result
 
 
 def limit_deletions(dry_run: DryRun, planned: Sequence[PlannedResult], *, now: datetime) -> Sequence[PlannedResult]:
     """Hold the planned deletions that the deletion limiter would halt if all of them were wanted together."""
-    wanted = Counter(origin for result in planned if (origin := _get_limited_origin(result)) is not None)
+    copies, registry, percent = dry_run.engine.copies, dry_run.engine.registry, dry_run.settings.deletion_limit_percent
     created = Counter(origin for result in planned if (origin := _get_created_origin(result)) is not None)
-    halted = {
-        origin
-        for origin, count in wanted.items()
-        if _would_halt(dry_run, origin, wanted=count, created=created[origin], now=now)
-    }
+    limited = [origin for result in planned if (origin := _get_limited_origin(result)) is not None]
+    wanted, halted = Counter(limited), set[RuleAndOwner]()
+    anew = {_get_limited_origin(result) for result in planned if _is_anew(result)}
+    for origin, count in wanted.items():
+        window, present = stored_window(registry, origin), copies.counts[origin] + copies.counts["", origin[1]]
+        allowed, is_anew = allowed_moment(registry, origin[0]), origin in anew
+        if _halts(window, present + created[origin], count, now=now, percent=percent, allowed=allowed, is_anew=is_anew):
+            halted.add(origin)
+    of_owner = Counter(origin[1] for origin in limited if origin not in halted)
+    made = Counter[ClusterUID]()
+    for (_, owner), count in created.items():
+        made[owner] += count
+    for owner, count in of_owner.items():
+        window, allowed = stored_limit(registry, owner), moment_allowed(registry, owner)
+        present, is_anew = (
+            copies.by_owner[owner] + made[owner],
+            any(one is not None and one[1] == owner for one in anew),
+        )
+        if has_cluster(registry, owner) and _halts(
+            window, present, count, now=now, percent=percent, allowed=allowed, is_anew=is_anew
+        ):
+            halted |= {origin for origin in wanted if origin[1] == owner}
     return [_hold(result) if _get_limited_origin(result) in halted else result for result in planned]
 
 
@@ -33,25 +53,36 @@ def hold_halted_deletions(registry: Registry, planned: Sequence[PlannedResult]) 
     return [_hold(result) if _is_halted(registry, _get_limited_origin(result)) else result for result in planned]
 
 
-def _would_halt(dry_run: DryRun, origin: RuleAndOwner, *, wanted: int, created: int, now: datetime) -> bool:
-    registry, counts = dry_run.engine.registry, dry_run.engine.copies.counts
-    percent = dry_run.settings.deletion_limit_percent
+def _halts(
+    window: Window | None, present: int, wanted: int, *, now: datetime, percent: int, allowed: str, is_anew: bool
+) -> bool:
+    absent = count_absent(window, present)
     _, verdict = judge(
-        stored_window(registry, origin),
-        present=counts[origin] + counts["", origin[1]] + created,
+        window,
+        present=present,
         wanted=wanted,
         now=now,
         percent=percent,
-        allowed=allowed_moment(registry, origin[0]),
+        allowed=allowed,
+        absent=absent,
+        is_anew=is_anew,
     )
     return verdict is LimitVerdict.HALT and percent > 0
 
 
 def _is_halted(registry: Registry, origin: RuleAndOwner | None) -> bool:
-    window = stored_window(registry, origin) if origin is not None else None
-    if origin is None or window is None or not window.halted_at:
+    if origin is None:
         return False
-    return window.halted_at != allowed_moment(registry, origin[0])
+    window, limit = stored_window(registry, origin), stored_limit(registry, origin[1])
+    is_halted = window is not None and bool(window.halted_at)
+    if window is not None and is_halted and window.halted_at != allowed_moment(registry, origin[0]):
+        return True
+    return limit is not None and bool(limit.halted_at) and limit.halted_at != moment_allowed(registry, origin[1])
+
+
+def _is_anew(planned: PlannedResult) -> bool:
+    decision = planned.result.decision
+    return isinstance(decision, Delete) and decision.is_anew
 
 
 def _get_limited_origin(planned: PlannedResult) -> RuleAndOwner | None:

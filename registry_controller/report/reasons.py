@@ -22,7 +22,7 @@ MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.RELAYED: "another member has a newer record, and its own cluster does not answer",
     Reason.REBUILT: "the cluster of that name was built again and has another ID now",
     Reason.SOURCE_DELETED: "its source was deleted",
-    Reason.MOVED: "its rule gives it another name now",
+    Reason.MOVED: "its rule gives it another name now, and the copy of that name is here",
     Reason.OWNER_LEFT: "its owner has left the group",
     Reason.IN_SYNC: "it is as it should be",
     Reason.LOCAL_OBJECT_EXISTS: "an object of that name was made here; it is never overwritten: delete or rename one",
@@ -33,6 +33,7 @@ MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.RULE_GONE: "its rule was deleted",
     Reason.NOT_SELECTED: "its rule does not read from its owner any more",
     Reason.NOT_FOR_THIS_CLUSTER: "its rule is for other clusters than this one",
+    Reason.OTHER_KIND: "its rule reads another kind now",
     Reason.SYNC_DISABLED: "resource-sync-disabled is on the source: no new copy is made",
     Reason.COPY_FROZEN: "resource-sync-disabled is on the copy: it is left alone until that is removed",
     Reason.DELETED_HERE: "it was deleted here, and would run again: it is made again for a new source, or when the "
@@ -61,6 +62,8 @@ MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.NAMESPACE_MISSING: "the namespace is missing here: create it, or set createNamespaces on the rule",
     Reason.NAMESPACE_TERMINATING: "the namespace is being deleted here",
     Reason.MAY_HOLD_NATIVE_OBJECTS: "objects that were made here live in it, or may; it stays until they are gone",
+    Reason.NEW_COPY_MISSING: "its rule gives it another name now; it stays as it is until the copy of that name is "
+    "here",
     Reason.OWNER_LEAVES: "its owner has left, and its Cluster goes once nothing else is to be removed",
     Reason.MISSING_AT_OWNER: "its own cluster lacks it now, which does not prove that the cluster has left; it stays",
     Reason.DELETION_JUDGED: "it is to be deleted, once all deletions that go with it are counted",

@@ -5,7 +5,7 @@ Law: a status describes the caches at one moment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from registry_controller.api import meta
@@ -20,12 +20,14 @@ from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.clusters.resolver import ResolvedCluster
 from registry_controller.clusters.rule_deletions import RuleDeletions
+from registry_controller.core.decision.deletion_limit import stored_form
 from registry_controller.core.status.cluster import ClusterFacts, KnownCluster, build_cluster_status
 from registry_controller.local.controller import LocalController
 from registry_controller.membership.absences import Absences
 from registry_controller.membership.quota import MemberQuota
 from registry_controller.membership.tombstones import TombstoneTracker
 from registry_controller.status.writer import StatusWriter
+from registry_controller.sync.owner_limits import OwnerLimits
 
 
 class ClusterStatusReporter:
@@ -41,6 +43,8 @@ class ClusterStatusReporter:
         absences: Absences,
         quota: MemberQuota,
         deletions: RuleDeletions,
+        owner_limits: OwnerLimits,
+        is_settled: Callable[[], bool],
         local: LocalController,
         local_metadata: LocalMetadata,
         writer: StatusWriter,
@@ -52,6 +56,8 @@ class ClusterStatusReporter:
         self._absences = absences
         self._quota = quota
         self._deletions = deletions
+        self._owner_limits = owner_limits
+        self._is_settled = is_settled
         self._local = local
         self._local_metadata = local_metadata
         self._writer = writer
@@ -94,15 +100,21 @@ class ClusterStatusReporter:
                 local_problem=self._local.problem,
             )
         peer = self._clusters.peers.get(cluster.cluster_id)
-        is_read = peer is not None and not choice.alias_of and choice.credentials is not None
+        is_read = peer is not None and not choice.alias_of and bool(choice.ways)
+        is_over_other = is_read and peer is not None and peer.is_connected and bool(choice.unusable)
+        is_settled = self._is_settled()
+        if peer is not None and peer.is_alive and is_settled:
+            self._owner_limits.nothing_waits(cluster.cluster_id)
+        halt = self._owner_limits.report(cluster.cluster_id, is_settled=is_settled) if not choice.alias_of else None
         return ClusterFacts(
             is_local=False,
             name=cluster.name,
             missing_rules=rules,
             missing_since=since,
             disabled=choice.disabled,
-            missing_auth=choice.missing_auth,
-            auth_problem=choice.auth_problem,
+            missing_auth=choice.missing_auth and not is_over_other,
+            auth_problem="" if is_over_other else choice.auth_problem,
+            unused_auth=choice.unusable or (peer.problem_of_own if is_read and peer is not None else ""),
             alias_of=choice.alias_of,
             conflict=choice.conflict,
             known_here=known_here,
@@ -111,6 +123,9 @@ class ClusterStatusReporter:
             reported_rebuilt_by=self._list_names(self._clusters.rebuilt.wait_for(cluster.name)),
             own_cluster=self._absences.report(cluster.cluster_id),
             absence_s=self._absences.lasts_s,
+            deletions=stored_form(halt.window) if halt is not None else None,
+            deletions_waiting=halt.waiting if halt is not None else 0,
+            deletions_known=halt is None or halt.is_known,
             **(_collect_peer_facts(peer) if is_read and peer is not None else {}),
         )
 

@@ -43,6 +43,11 @@ class StatusReporter:
         self._changed_rules.update(self._registry.rules)
         self._changed.set()
 
+    def cluster_counts_changed(self) -> None:
+        """Report all Clusters again; the status of no rule differs for that."""
+        self._has_changed_clusters = True
+        self._changed.set()
+
     def rule_changed(self, name: str) -> None:
         """Report a rule again."""
         self._changed_rules.add(name)

@@ -13,10 +13,12 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Gone, ServerError, TooManyRequests, Unauthorized, Unreachable
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.crds import DefinitionCache
 from registry_controller.cache.registry import Registry, StoredRule
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.core.decision.decide import BARRED
+from registry_controller.core.decision.stored_spec import NOT_AS_WRITTEN
 from registry_controller.core.rules.active import list_target_kinds
 from registry_controller.core.rules.mismatch import get_target_mismatch
 from registry_controller.core.rules.schema import describe_pruned
@@ -52,6 +54,7 @@ class RuleStatusReporter:
         copies: CopyIndex,
         results: Results,
         deletion_limiter: DeletionLimiter,
+        definitions: DefinitionCache,
         writer: StatusWriter,
         is_idle: Callable[[], bool],
     ) -> None:
@@ -61,6 +64,7 @@ class RuleStatusReporter:
         self._copies = copies
         self._results = results
         self._deletion_limiter = deletion_limiter
+        self._definitions = definitions
         self._writer = writer
         self._is_idle = is_idle
 
@@ -71,6 +75,7 @@ class RuleStatusReporter:
             return
         info = meta.metadata_of(stored.manifest)
         current = stored.manifest.get("status")
+        stored = self._registry.acting.get(name, stored)  # a copy that was altered here acts as its owner wrote it
         generation = info.get("generation", 0)
         verdict = self._decide_acceptance(stored, name)
         suspended = bool(stored.rule and stored.rule.suspend)
@@ -105,6 +110,8 @@ class RuleStatusReporter:
 
     def _decide_acceptance(self, stored: StoredRule, name: str) -> RuleVerdict:
         pruned = self._registry.pruned.get(name)
+        if stored.verdict.reason == NOT_AS_WRITTEN:
+            pruned = pruned or self._definitions.lost_of_rules
         if pruned:
             return RuleVerdict(False, "FieldsPruned", describe_pruned(pruned), stored.verdict.warnings)
         return stored.verdict

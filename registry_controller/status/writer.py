@@ -98,8 +98,12 @@ class StatusWriter:
         if not self._writes_status_of(gvr, name):
             state.wanted = None
         elif not state.is_writing and self._build_patch(state, state.wanted) is None:
-            state.wanted = None
             state.failures = 0
+            if self._get_base(state, state.wanted) is state.wanted.current:
+                state.wanted = None
+            else:  # the cache may be late, or the last write was lost with the history of the server
+                state.due_s = max(state.due_s, state.written_s + _CACHE_LAG_S)
+                self._wake.set()
         else:
             self._wake.set()
 

@@ -21,6 +21,7 @@ from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decision import Apply, Delete, Hold, NeedsProof, Reason, Skip
 from registry_controller.core.decision.ownership import Marks, Voice
 from registry_controller.core.decision.state import Claim, TargetState
+from registry_controller.core.decision.stored_spec import digest_spec
 from registry_controller.core.mutation.left_fields import digest_paths
 from registry_controller.core.mutation.mutate import MutatedCopy, build_copy
 from registry_controller.core.rules.active import Hit
@@ -28,13 +29,14 @@ from registry_controller.kube.object import PartialObject, decode_body
 from registry_controller.kube.watch import read_object
 from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.sync.copy_updater import CopyUpdater
-from registry_controller.sync.copy_writer import DesiredCopy
+from registry_controller.sync.desired_copy import DesiredCopy
 from registry_controller.sync.origin_reader import MadeFrom
 from registry_controller.sync.reconciler import ASK_TIMEOUT_S, Judgment, Result
 from registry_controller.sync.rule_conflicts import hits_beside, losers_of
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 from registry_controller.watch.fairness import EvaluationLimiter
 
+_RULE: Final = (meta.RULE.group, meta.RULE.kind)
 LARGE_BYTES: Final = 256 * 1024
 _LARGE_AT_ONCE: Final = 2
 """The most large objects of one member: decoded, an object may take ten times its length until it is written."""
@@ -67,7 +69,9 @@ class Applier:
     async def _apply(self, state: TargetState, decision: Apply, offer: Offer, beside: tuple[Hit, ...]) -> Result:
         owner, made_from = decision.claim.owner, MadeFrom(decision.claim, offer.record.hits, beside)
         if state.current is not None and self._updater.is_in_step(state.target, made_from):
-            return Result(Skip(Reason.IN_SYNC, owner), self._losers_of(state.target))
+            _, record = self._copies.find(state.target)
+            lost = record.lost if record is not None else ()
+            return Result(Skip(Reason.IN_SYNC, owner), self._losers_of(state.target), lost=lost)
         if offer.cache.is_outdated(offer.record, offer.hit):  # the rule has changed, and is still to be evaluated
             return Result(Hold(Reason.OWNER_NOT_HEARD, owner))
         obj = self._sources.peek(offer)
@@ -116,7 +120,9 @@ class Applier:
             losers += tuple(hit.rule for hit in made_from.beside if hit.entries != offer.hit.entries)
         cache.record_write(state.target.key, Rendered(made_from, losers))
         self._sources.drop(offer, obj)
-        return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers, wanted.left)
+        stored = cache.records.get(state.target.key)
+        lost = stored.lost if stored is not None else ()
+        return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers, wanted.left, lost)
 
     def _mark(self, state: TargetState, claim: Claim, offer: Offer, copy: MutatedCopy) -> DesiredCopy:
         """Put the provenance on a copy. A relay's object passes on the owner's, or an empty one where it is unknown."""
@@ -145,6 +151,7 @@ class Applier:
             rule_uid=hit.rule_uid,
             rule_created=hit.rank[0].removeprefix("~") if hit.rule_uid else "",
             left=digest_paths(copy.left) if copy.left else (),
+            spec=digest_spec(copy.manifest) if target[:2] == _RULE and not copy.left else "",
             unknown=held.provenance.unknown if held is not None and held.provenance is not None else (),
         )
         marked = with_provenance(copy.manifest, provenance)

@@ -9,9 +9,8 @@ repair, and a deletion that was carried out before: a change by the owner or by 
 from __future__ import annotations
 
 import asyncio
-import enum
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import orjson
 
@@ -20,45 +19,34 @@ from registry_controller.api.errors import Conflict, Contested, Immutable
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import CopyRecord, LocalCache
-from registry_controller.cache.write_results import Unchanged
+from registry_controller.cache.write_results import StatusStored, Unchanged
 from registry_controller.core.decision.decision import Delete, Reason
 from registry_controller.core.decision.state import NamespaceState, TargetState
 from registry_controller.core.diff.managed_fields import read_owners
 from registry_controller.kube.object import PartialObject
 from registry_controller.report.metrics import Metrics
-from registry_controller.sync.copy_writer import CopyWriter, DesiredCopy, copy_slot
+from registry_controller.sync.contention import Contention, Repair
+from registry_controller.sync.copy_writer import CopyWriter, copy_slot
+from registry_controller.sync.desired_copy import DesiredCopy
 from registry_controller.sync.made_once import RUN_WHEN_MADE, MadeOnce
 from registry_controller.sync.pace import Pace
+from registry_controller.sync.stored_form import IRREPLACEABLE
 from registry_controller.watch.body_cache import BodyCache
 
 _T = TypeVar("_T")
 
-_IRREPLACEABLE: Final = frozenset(
-    (
-        ("", "Namespace"),
-        ("apiextensions.k8s.io", "CustomResourceDefinition"),
-        ("", "PersistentVolume"),
-        ("", "PersistentVolumeClaim"),
-    )
-)
-"""The kinds of which a deletion takes other objects along."""
 _STAYS: Final = (
     "a {} is not deleted to be made again, its deletion would delete other objects: undo the change, or delete it here"
 )
 """The message where a field of such an object may not change (A2)."""
 
 
-AT_ONCE: Final = 5
-PAUSE_S: Final = 60.0
-_RESTED_S: Final = 5 * PAUSE_S
-_MOST: Final = 10_000
-
-
 class CopyUpdater:
     """Updates copies. `recreated` is called with a copy that was deleted and created again, its rule, and why.
 
     `put_back` is called with a copy, its rule, and the lists in which the rule leaves a place, and that were written as
-    the rule wants them, because their elements could not be paired. `digest` returns the digest of an object's synced
+    the rule wants them, because their elements could not be paired. `lost` is called with a copy that lacks wanted
+    fields, because the API server here does not store them. `digest` returns the digest of an object's synced
     fields.
     """
 
@@ -73,6 +61,7 @@ class CopyUpdater:
         made_once: MadeOnce,
         recreated: Callable[[Target, str, str], None],
         put_back: Callable[[Target, str, tuple[str, ...]], None],
+        lost: Callable[[Target], None],
     ) -> None:
         self._local = local
         self._copies = copies
@@ -83,6 +72,7 @@ class CopyUpdater:
         self.digest = writer.digest
         self._recreated = recreated
         self._put_back = put_back
+        self._lost = lost
         self._contention = Contention()
         self._pace = Pace()
 
@@ -93,9 +83,27 @@ class CopyUpdater:
         self._contention.record_wanted(state.target)
         has_written = await self._update(state, wanted, cache, record, reason=reason)
         record = cache.records.get(state.target.key)
-        if record is not None and record.status_digest != self._writer.status_digest(wanted):
-            update = self._writer.write_status(wanted, record, cache)
-            has_written = await self._timed("update status", state.target, update) or has_written
+        digest = self._writer.status_digest(wanted)
+        if record is not None and record.status_digest != digest:
+            has_written = await self._update_status(wanted, cache, record, digest) or has_written
+            record = cache.records.get(state.target.key)
+        if record is not None and record.lost:
+            self._lost(state.target)
+        return has_written
+
+    async def _update_status(
+        self, wanted: DesiredCopy, cache: LocalCache, record: CopyRecord, digest: bytes | None
+    ) -> bool:
+        """Write the status of a copy; this is a repair where the same status was written before."""
+        target = wanted.target
+        is_repair = digest is not None and self._contention.is_status_repair(target, digest)
+        now = self._check_contention(target, is_repair=is_repair)
+        update = self._writer.write_status(wanted, record, cache)
+        has_written, managers, _ = await self._timed("update status", target, update)
+        if digest is not None:
+            self._contention.record_status(target, digest)
+        if has_written and is_repair:
+            self._contention.record_repair(target, Repair.CHANGES, managers, now=now)
         return has_written
 
     async def delete(self, state: TargetState, decision: Delete) -> None:
@@ -139,7 +147,8 @@ class CopyUpdater:
         if reason is Reason.REBUILT:
             await self._recreate(wanted, record, cache, why="the cluster was rebuilt and has another ID now")
             return True
-        if record.desired == wanted.digest and self._is_as_written(record, cache, state.target):
+        is_answered = record.desired == wanted.digest and not record.remainder.suspects
+        if is_answered and self._is_as_written(record, cache, state.target):
             return False
         is_repair = record.desired == wanted.digest or self._contention.is_repair(state.target, wanted.digest)
         now = self._check_contention(state.target, is_repair=is_repair)
@@ -148,9 +157,10 @@ class CopyUpdater:
             update = self._writer.write(wanted, record, cache, adopt=reason is Reason.ADOPT)
             has_written, managers, unpaired = await self._timed("update", state.target, update)
         except Immutable as error:
-            if (state.target.group, state.target.kind) in _IRREPLACEABLE:
+            if (state.target.group, state.target.kind) in IRREPLACEABLE:
                 raise Immutable(f"{error}; {_STAYS.format(state.target.kind)}") from None
-            await self._recreate(wanted, record, cache, why="a changed field is immutable")
+            why = f"the API server keeps {', '.join(error.kept)}" if error.kept else "a changed field is immutable"
+            await self._recreate(wanted, cache.records.get(state.target.key) or record, cache, why=why)
             has_written, managers, unpaired = True, error.managers, ()
         self._contention.record_write(state.target, wanted.digest)
         if has_written and unpaired:
@@ -168,6 +178,7 @@ class CopyUpdater:
         if state.namespace is NamespaceState.MISSING:
             await self._writer.create_namespace(state.target.namespace)
         await self._timed("create", state.target, self._writer.create(wanted, cache))
+        self._contention.record_creation(state.target)
         if state.target[:2] in RUN_WHEN_MADE:
             self._made_once.note(state.target, wanted.marks)
         self._contention.record_write(state.target, wanted.digest)
@@ -183,6 +194,7 @@ class CopyUpdater:
         deletion = self._writer.delete(target, cache.kind, uid=record.uid, revision=record.revision)
         await self._timed("delete", target, deletion)
         await self._timed("create", target, self._writer.create(wanted, cache, over=present))
+        self._contention.record_creation(target)
         self._made_once.note(target, wanted.marks)
         self._recreated(target, _rule_of(wanted), why)
 
@@ -199,13 +211,16 @@ class CopyUpdater:
         return now
 
     def _is_as_written(self, record: CopyRecord, cache: LocalCache, target: Target) -> bool:
-        """Report whether a copy has the synced fields that the server stored for us."""
+        """Report whether a copy has the synced fields, and the status, that the server stored for us."""
         if not record.marks.is_bound_in(self._local):
             return False  # the digests leave out the cluster that the provenance names
         if record.verified == record.revision:
             return True
         obj = self._bodies.peek(copy_slot(cache.kind, target.key))
         if obj is None or not self._writer.still_as_written(record, obj):
+            return False
+        if not self._writer.still_has_status(record, obj):
+            cache.record_write(target.key, StatusStored(None))
             return False
         cache.record_write(target.key, Unchanged())
         return True
@@ -230,81 +245,3 @@ def _list_managers(obj: PartialObject | None) -> tuple[str, ...]:
     if obj is None:
         return ()
     return tuple(sorted(read_owners(orjson.loads(obj.raw), manager=meta.FIELD_MANAGER).other_managers))
-
-
-class Repair(enum.Enum):
-    """The message about each cause of a repair; the placeholder is for the field managers."""
-
-    CHANGES = "{} keeps changing it here; it is put back once a minute"
-    DELETES = "{} keeps deleting it here; it is made again once a minute"
-    CREATES = "{} keeps making it again here; it is deleted once a minute"
-
-
-class _Contended(NamedTuple):
-    repairs: int
-    last_s: float
-    cause: Repair
-    managers: tuple[str, ...]
-
-
-class Contention:
-    """The recent repairs of each copy, and the state that was written, or the object that was deleted, last.
-
-    Times are the loop's, in seconds.
-    """
-
-    def __init__(self) -> None:
-        self._contended: dict[Target, _Contended] = {}
-        self._written: dict[Target, bytes] = {}
-        self._deleted: dict[Target, str] = {}
-
-    def record_write(self, target: Target, digest: bytes) -> None:
-        """Record the digest of the state that was written."""
-        _put(self._written, target, digest)
-
-    def is_repair(self, target: Target, digest: bytes) -> bool:
-        """Report whether this very state was written last, so that another state here needs a repair."""
-        return self._written.get(target) == digest
-
-    def record_absence(self, target: Target) -> None:
-        """Record that a copy is rightly absent: we delete it, or no rule makes it now."""
-        self._written.pop(target, None)
-
-    def record_wanted(self, target: Target) -> None:
-        """Record that a copy is wanted, so that its next deletion is not a repair."""
-        self._deleted.pop(target, None)
-
-    def record_deletion(self, target: Target, uid: str) -> None:
-        """Record that we deleted an object."""
-        _put(self._deleted, target, uid)
-
-    def is_made_again(self, target: Target, uid: str) -> bool:
-        """Report whether an object has the place of one that we deleted and that was not wanted since."""
-        return self._deleted.get(target, uid) != uid
-
-    def record_repair(self, target: Target, cause: Repair, managers: tuple[str, ...] = (), *, now: float) -> None:
-        """Record a repair, and the field managers of the undone changes; an undone deletion has none."""
-        held = self._contended.get(target)
-        repairs = held.repairs + 1 if held is not None and now - held.last_s < _RESTED_S else 1
-        _put(self._contended, target, _Contended(repairs, now, cause, managers or (held.managers if held else ())))
-
-    def pause_s(self, target: Target, *, now: float) -> float:
-        """Return for how many more seconds a copy stays as it is; 0 where it may be repaired."""
-        held = self._contended.get(target)
-        if held is None or held.repairs < AT_ONCE:
-            return 0.0
-        return max(0.0, held.last_s + PAUSE_S - now)
-
-    def message(self, target: Target) -> str:
-        """Return the message about a copy that was repaired."""
-        held = self._contended[target]
-        known = held.managers if held.cause is not Repair.DELETES else ()
-        return held.cause.value.format(", ".join(known) or "somebody")
-
-
-def _put(held: dict[Target, _T], target: Target, value: _T) -> None:
-    """Keep a value as the newest, and drop the oldest beyond the limit."""
-    held.pop(target, None)
-    held[target] = value
-    if len(held) > _MOST:
-        del held[next(iter(held))]

@@ -1,66 +1,38 @@
 """Sends the writes of copies: compares a copy with the wanted state, and creates, replaces or deletes it.
 
-Laws: a copy in step costs no write · the watch event of our own write changes nothing · a write carries the uid and the
+Laws: a copy in step costs no write, however the API server spells it · after a restart a difference is put to a dry
+run · the watch event of our own write changes nothing · a write carries the uid and the
 resourceVersion that the Decision was taken on.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import orjson
 
 from registry_controller.api import meta
-from registry_controller.api.errors import AlreadyExists, Conflict, Forbidden, Immutable, InvalidObject, NotFound
+from registry_controller.api.errors import AlreadyExists, Conflict, Forbidden, Immutable, NotFound
 from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
+from registry_controller.cache.interner import Interner
 from registry_controller.cache.local_cache import HERE, CopyRecord, LocalCache
 from registry_controller.cache.write_results import InSync, StatusStored, Stored
-from registry_controller.core.decision.ownership import Marks, read_marks
-from registry_controller.core.diff.drift import NOTHING_LEFT, Drift, Left, carry_over, compare, merge
-from registry_controller.core.mutation.left_fields import LeftPath
-from registry_controller.core.mutation.mutate import SERVER_SET_METADATA
+from registry_controller.core.decision.ownership import read_marks
+from registry_controller.core.diff.drift import NOTHING_LEFT, Left, carry_over, compare, compare_and_merge
+from registry_controller.core.diff.managed_fields import read_owners
+from registry_controller.core.diff.question import Known, Step, judge_difference
+from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder, with_unknown
+from registry_controller.core.diff.walk import list_lost
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.kube.writer import WriteClient
+from registry_controller.sync.desired_copy import DesiredCopy, Update
+from registry_controller.sync.digest import content_digest, encode
+from registry_controller.sync.stored_form import StoredForm
 from registry_controller.watch.body_cache import BodyCache, BodyKey
-
-_LEFT_OUT_OF_PROVENANCE: Final = re.compile(r'"resourceVersion":"[0-9]*",?|"cluster":"[^"]*","digest":"[0-9a-f]*",')
-_LEFT_OUT: Final = frozenset(("status", "kind", "apiVersion", "metadata"))
-
-
-@dataclass(frozen=True, slots=True)
-class DesiredCopy:
-    """The wanted state of a copy, with its marks; `digest` excludes the provenance's revision.
-
-    `status` is the wanted status, None where no rule asks for it. `left` are the places that the rule leaves to this
-    cluster.
-    """
-
-    target: Target
-    kind: GVK
-    manifest: Manifest
-    digest: bytes
-    marks: Marks
-    status: Manifest | None = None
-    left: tuple[LeftPath, ...] = ()
-
-
-class Update(NamedTuple):
-    """The result of an update: whether it took a write, and the managers of the changes that it undid.
-
-    `unpaired` are lists that were written as the rule wants them, although a place in them is left to this cluster.
-    """
-
-    has_written: bool
-    managers: tuple[str, ...] = ()
-    unpaired: tuple[str, ...] = ()
 
 
 class CopyWriter:
@@ -89,18 +61,21 @@ class CopyWriter:
         self.digest = functools.partial(content_digest, key=digest_key)
         self._on_stored = on_stored
         self._believes_provenance = believes_provenance
+        self._stored_form = StoredForm(client, digest=self.digest)
+        self._extras: Interner[tuple[tuple[str, ...], ...]] = Interner()
 
     async def create(self, wanted: DesiredCopy, cache: LocalCache, *, over: Manifest | None = None) -> None:
         """Create a copy; in the place of `over`, with that one's values where the rule leaves them to this cluster."""
         manifest = wanted.manifest
-        if over is not None:
-            left = await self._left(await self._discovery.resolve(wanted.kind), wanted)
-            manifest = carry_over(manifest, over, manager=meta.FIELD_MANAGER, left=left)
-        body = _encode(manifest)
         gvr = await self._discovery.resolve(wanted.kind)
+        left = await self._left(gvr, wanted)
+        if over is not None:
+            manifest = carry_over(manifest, over, manager=meta.FIELD_MANAGER, left=left)
+        body = encode(manifest)
         with cache.writing(wanted.target.key):
-            raw = await self._client.create(gvr, wanted.target.namespace, body)
-            self._remember(raw, wanted, cache)
+            unknown: list[str] = []
+            raw = await self._client.create(gvr, wanted.target.namespace, body, unknown=unknown)
+            self._remember(raw, wanted, cache, left, unknown=unknown)
 
     async def create_namespace(self, name: str) -> None:
         """Create a namespace for a copy, unless it exists by now."""
@@ -121,7 +96,7 @@ class CopyWriter:
         copy must be deleted and created again.
         """
         gvr = await self._discovery.resolve(wanted.kind)
-        result = Update(has_written=True)
+        result, left, unknown = Update(has_written=True), NOTHING_LEFT, list[str]()
         if record.is_plain and record.verified == record.revision and not wanted.left:
             body = _identified(wanted.manifest, uid=record.uid, revision=record.revision)
         else:
@@ -129,47 +104,83 @@ class CopyWriter:
             if current is None:
                 raise Conflict(f"{wanted.target} was deleted or changed since its state was read; trying again")
             left = await self._left(gvr, wanted)
-            verdict = compare(wanted.manifest, current, manager=meta.FIELD_MANAGER, left=left)
+            verdict, body = compare_and_merge(wanted.manifest, current, manager=meta.FIELD_MANAGER, left=left)
             result = Update(True, verdict.managers, verdict.unpaired)
-            if verdict.drift is Drift.IN_SYNC:
-                self._accept(current, wanted, cache)
-                return result._replace(has_written=False)
-            body = merge(wanted.manifest, current, manager=meta.FIELD_MANAGER, left=left)
-            if verdict.drift is Drift.AMBIGUOUS and not adopt and await self._is_stored_so(gvr, wanted, record, body):
-                self._accept(current, wanted, cache)
-                return result._replace(has_written=False)
+            if not adopt or verdict.is_in_sync:
+                known = self._known(wanted, record)
+                step = judge_difference(verdict, known)
+                remainder = known.remainder if known.is_same_wish else verdict.remainder
+                if step is Step.ASK:
+                    asked = (gvr, wanted.target, wanted.manifest, current)
+                    step = await self._stored_form.ask(*asked, verdict=verdict, body=body, known=known, unknown=unknown)
+                    remainder = with_unknown(verdict.remainder, unknown)
+                if step is Step.IN_STEP:
+                    self._accept(current, wanted, cache, remainder)
+                    return result._replace(has_written=False)
+                unknown.clear()
         with cache.writing(wanted.target.key):
             try:
-                raw = await self._client.replace(gvr, wanted.target.key, _encode(body))
+                raw = await self._client.replace(gvr, wanted.target.key, encode(body), unknown=unknown)
             except Immutable as error:
                 raise Immutable(str(error), managers=result.managers) from None
-            self._remember(raw, wanted, cache)
+            stored = self._remember(raw, wanted, cache, left, unknown=unknown, over=record)
+        result = result._replace(has_written=stored != record.revision)
+        fresh = cache.records.get(wanted.target.key) if stored is not None else None
+        if fresh is not None and fresh.remainder.suspects:
+            await self.write(wanted, fresh, cache, adopt=False)
         return result
 
-    async def write_status(self, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache) -> bool:
-        """Replace the status of a copy that differs from the wanted status; return whether that took a write.
+    async def write_status(self, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache) -> Update:
+        """Replace the status of a copy that differs from the wanted status.
 
         A kind without a status subresource has no status to write.
         """
-        gvr = await self._discovery.resolve(wanted.kind)
-        current = await self._current(gvr, wanted, record) if gvr.has_status else None
-        if gvr.has_status and current is None:
+        gvr, digest = await self._discovery.resolve(wanted.kind), self.status_digest(wanted)
+        if not gvr.has_status:
+            cache.record_write(wanted.target.key, StatusStored(digest))
+            return Update(False)
+        current = await self._current(gvr, wanted, record)
+        if current is None:
             raise Conflict(f"{wanted.target} was deleted or changed since its state was read; trying again")
-        if current is None or (current.get("status") or {}) == wanted.status:
-            cache.record_write(wanted.target.key, StatusStored(self.status_digest(wanted)))
-            return False
         body = {**current, "status": wanted.status}
-        with cache.writing(wanted.target.key):
-            raw = await self._client.replace(gvr, wanted.target.key, _encode(body), subresource="status")
-            if raw is not None:
-                cache.record_write(wanted.target.key, StatusStored(self.status_digest(wanted), decode_object(raw)))
-        return True
+        managers = read_owners(current, manager=meta.FIELD_MANAGER).of_field("status").other_managers
+        is_there, unknown, target = (current.get("status") or {}) == wanted.status, list[str](), wanted.target
+        if not is_there and not await self._stored_form.is_status_stored_so(
+            gvr, target, current, body=body, unknown=unknown
+        ):
+            unknown.clear()
+            with cache.writing(wanted.target.key):
+                raw = await self._client.replace(
+                    gvr, wanted.target.key, encode(body), subresource="status", unknown=unknown
+                )
+                if raw is None:
+                    return Update(True)
+                obj, before = decode_object(raw), record.revision
+                self._record_status(wanted, orjson.loads(raw), obj, cache, unknown)
+            return Update(obj.revision != before, tuple(sorted(managers)))
+        self._record_status(wanted, current, None, cache, unknown)
+        return Update(False)
+
+    def _record_status(
+        self,
+        wanted: DesiredCopy,
+        stored: Manifest,
+        obj: PartialObject | None,
+        cache: LocalCache,
+        unknown: Sequence[str],
+    ) -> None:
+        there = stored.get("status") or {}
+        missing = list_lost(wanted.status or {}, there, at=("status",))
+        lost = tuple(sorted({*missing, *(place for place in unknown if place.startswith("status."))}))
+        baseline = self._digest_status(there) if wanted.status is not None else None
+        cache.record_write(wanted.target.key, StatusStored(self.status_digest(wanted), obj, baseline, lost))
 
     def status_digest(self, wanted: DesiredCopy) -> bytes | None:
         """Return the digest of a wanted status; None where no rule asks for it."""
-        if wanted.status is None:
-            return None
-        return self.digest({"status_": wanted.status})
+        return None if wanted.status is None else self._digest_status(wanted.status)
+
+    def _digest_status(self, status: Manifest) -> bytes:
+        return self.digest({"status_": status})
 
     async def delete(self, target: Target, kind: GVK, *, uid: str, revision: int) -> None:
         """Delete the copy of that uid and resourceVersion, and no later one."""
@@ -199,50 +210,75 @@ class CopyWriter:
         is_same = obj.uid == record.uid and obj.revision == record.revision
         return orjson.loads(obj.raw) if is_same else None
 
-    async def _is_stored_so(self, gvr: GVR, wanted: DesiredCopy, record: CopyRecord, body: Manifest) -> bool:
-        """Report whether fields that no other manager set are the API server's: then a dry run stores the same."""
-        provenance = record.marks.provenance
-        is_of_now = provenance is not None and provenance.revision == wanted.marks.revision
-        is_same_desired = record.desired in (None, wanted.digest)  # else a rule was edited, and removed a field
-        if is_of_now and is_same_desired and self._believes_provenance:
-            return True
-        raw = await self._client.replace(gvr, wanted.target.key, _encode(body), dry_run=True)
-        current = await self._current(gvr, wanted, record)
-        if raw is None or current is None:
-            return False
-        # Earlier versions write less into the provenance, which alone is no reason for a write.
-        return self.digest(_without_provenance(orjson.loads(raw))) == self.digest(_without_provenance(current))
+    def _known(self, wanted: DesiredCopy, record: CopyRecord) -> Known:
+        """Gather the facts about the last write: from the record, and from the provenance."""
+        there, ours = record.marks.provenance, wanted.marks.provenance
+        is_of_now = there is not None and there.revision == wanted.marks.revision
+        is_same = is_of_now and there is not None and ours is not None and there.same_origin(ours)
+        return Known(
+            is_remembered=record.desired is not None,
+            is_same_wish=record.desired == wanted.digest,
+            remainder=record.remainder,
+            is_of_now=is_of_now and self._believes_provenance,
+            is_same_origin=is_same,
+        )
 
-    def _accept(self, current: Manifest, wanted: DesiredCopy, cache: LocalCache) -> None:
+    def _accept(self, current: Manifest, wanted: DesiredCopy, cache: LocalCache, remainder: Remainder) -> None:
         baseline = self.digest(current)
         info, is_plain = meta.metadata_of(current), _is_plain(current, baseline, wanted)
-        revision = meta.revision(info.get("resourceVersion"))
-        found = InSync(str(info.get("uid", "")), revision, wanted.digest, baseline, is_plain=is_plain)
+        revision, remainder = meta.revision(info.get("resourceVersion")), self._share(remainder)
+        found = InSync(
+            str(info.get("uid", "")), revision, wanted.digest, baseline, is_plain=is_plain, remainder=remainder
+        )
         cache.record_write(wanted.target.key, found)
 
-    def _remember(self, raw: bytes | None, wanted: DesiredCopy, cache: LocalCache) -> None:
+    def _remember(
+        self,
+        raw: bytes | None,
+        wanted: DesiredCopy,
+        cache: LocalCache,
+        left: Left,
+        *,
+        unknown: Sequence[str],
+        over: CopyRecord | None = None,
+    ) -> int | None:
+        """Record the stored object, and the remainder between it and the wanted one; return its resourceVersion.
+
+        The copy `over` was replaced unread if it was exactly the sent one: all fields beside the wanted ones may be of
+        that state then.
+        """
         if raw is None:
-            return
+            return None
         obj = decode_object(raw)
         stored: Manifest = orjson.loads(raw)
         baseline = self.digest(stored)
         plain = _is_plain(stored, baseline, wanted)
+        remainder = NOTHING_REMAINS
+        if not plain:
+            verdict = compare(wanted.manifest, stored, manager=meta.FIELD_MANAGER, left=left)
+            remainder = self._share(with_unknown(verdict.remainder, unknown))
+            if over is not None and over.is_plain:
+                remainder = remainder._replace(suspects=remainder.extras)
         same = obj.annotations == meta.annotations_of(wanted.manifest)
         marks = wanted.marks if same else read_marks(obj.annotations, of=wanted.target)
-        cache.record_write(obj.key, Stored(obj, marks, wanted.digest, baseline, is_plain=plain))
+        found = Stored(obj, marks, wanted.digest, baseline, is_plain=plain, remainder=remainder)
+        cache.record_write(obj.key, found)
         self._on_stored(wanted.target, wanted.manifest, stored)
+        return obj.revision
+
+    def _share(self, found: Remainder) -> Remainder:
+        """Return a remainder, with extras that copies of one kind share."""
+        return found._replace(extras=self._extras.one(found.extras)) if found.extras else found
 
     def still_as_written(self, record: CopyRecord, obj: PartialObject) -> bool:
         """Report whether a copy that changed here still has the synced fields that the server stored for us."""
         return record.baseline is not None and self.digest(orjson.loads(obj.raw)) == record.baseline
 
-
-def _encode(manifest: Manifest) -> bytes:
-    """Encode an object; InvalidObject where overrides nest it too deeply."""
-    try:
-        return orjson.dumps(manifest)
-    except orjson.JSONEncodeError:
-        raise InvalidObject("object", "cannot be written: it is nested too deeply") from None
+    def still_has_status(self, record: CopyRecord, obj: PartialObject) -> bool:
+        """Report whether a copy that changed here still has the status that the server stored for us."""
+        if record.status_baseline is None:
+            return True
+        return self._digest_status(orjson.loads(obj.raw).get("status") or {}) == record.status_baseline
 
 
 def _is_plain(stored: Manifest, baseline: bytes, wanted: DesiredCopy) -> bool:
@@ -259,41 +295,3 @@ def _identified(manifest: Manifest, *, uid: str, revision: int) -> Mapping[str, 
 def copy_slot(kind: GVK, key: ObjectKey) -> BodyKey:
     """Return the key of a local object's body in the cache of bodies."""
     return BodyKey(HERE, kind, key)
-
-
-def content_digest(manifest: Manifest, *, key: bytes) -> bytes:
-    """Return the digest of the part that an object's author writes: 16 bytes.
-
-    It is keyed, so that it reveals nothing about a Secret.
-    Caches keep the digest instead of the body (R6).
-    The digest leaves out kind and apiVersion (items of a list have none), status, the metadata that the server sets,
-    and, in the provenance, the revision and the cluster: earlier versions do not write the cluster. `key` has at most
-    64 bytes and must not outlive the process.
-    """
-    metadata = manifest.get("metadata") or {}
-    info = {name: value for name, value in metadata.items() if name not in SERVER_SET_METADATA}
-    annotations = info.get("annotations") or {}
-    if text := annotations.get(meta.PROVENANCE):  # by pattern, because this runs for every event
-        annotations = {**annotations, meta.PROVENANCE: _LEFT_OUT_OF_PROVENANCE.sub("", text)}
-    info["annotations"], info["labels"] = annotations, info.get("labels") or {}
-    content = {name: value for name, value in manifest.items() if name not in _LEFT_OUT}
-    content["metadata"] = info
-    try:
-        encoded = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
-    except orjson.JSONEncodeError:
-        encoded = _encode_content(content)
-    return hashlib.blake2b(encoded, digest_size=16, key=key).digest()
-
-
-def _without_provenance(manifest: Manifest) -> Manifest:
-    info = meta.metadata_of(manifest)
-    annotations = {name: text for name, text in meta.annotations_of(manifest).items() if name != meta.PROVENANCE}
-    return {**manifest, "metadata": {**info, "annotations": annotations}}
-
-
-def _encode_content(content: Mapping[str, Any]) -> bytes:
-    """Encode JSON with sorted keys where orjson fails: depth, huge numbers, lone surrogates."""
-    try:
-        return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
-    except RecursionError:
-        raise InvalidObject("object", "is nested too deeply") from None

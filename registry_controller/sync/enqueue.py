@@ -44,13 +44,17 @@ class Enqueuer:
     ) -> None:
         """Enqueue targets that the peer claims, claims with another state, or claims no longer.
 
-        Enqueue the copies of `known` as well: it appeared, or rules can be evaluated on it again.
+        Enqueue the copies of `known` as well: it appeared or is gone, or rules give it other places now, or can be
+        evaluated on it again.
         """
         for target in targets:
             self._copies.on_claim_changed(target)
         copies = self._copies.copies_of(peer, *known) if known is not None else ()
-        for target in (*targets, *filter(self._copies.has, copies)):
+        for target in targets:
             self._add(target, peer)
+        for copy in copies:
+            if copy not in targets and self._copies.has(copy):
+                self._add(copy, peer)
 
     def on_source_synced(self, cache: SourceCache, dropped: Collection[Target]) -> None:
         """Enqueue the targets that a complete list dropped, and the copies whose absence at the peer it may prove."""

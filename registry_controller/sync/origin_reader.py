@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from registry_controller.api.meta import ClusterUID, ObjectKey, Target
+from registry_controller.api import meta
+from registry_controller.api.meta import ClusterUID, GroupKind, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
+from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import CopyRecord
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
@@ -17,7 +19,8 @@ from registry_controller.cache.source_records import SourceRecord
 from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.core.decision.ownership import is_at_home
-from registry_controller.core.decision.state import Claim, Origin, SourceRef, TargetState, Tracking
+from registry_controller.core.decision.rule_state import Maker
+from registry_controller.core.decision.state import Claim, Move, Origin, RuleState, SourceRef, TargetState, Tracking
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.core.rules.policy import Barrier
 
@@ -34,10 +37,17 @@ class MadeFrom(NamedTuple):
 
 
 class OriginReader:
-    """Reads the caches of a copy's owner, and the state of the rule that made the copy."""
+    """Reads the caches of a copy's owner, and the state of the rule that made the copy.
 
-    def __init__(self, *, sources: SourceIndex, clusters: ClusterProvider, rule_states: RuleStates) -> None:
+    `planned` are targets that a plan has made: they count as copies that are here.
+    """
+
+    def __init__(
+        self, *, sources: SourceIndex, copies: CopyIndex, clusters: ClusterProvider, rule_states: RuleStates
+    ) -> None:
+        self.planned: frozenset[Target] = frozenset()
         self._sources = sources
+        self._copies = copies
         self._clusters = clusters
         self._rule_states = rule_states
 
@@ -48,19 +58,62 @@ class OriginReader:
         rules = [active for cache in caches for active in cache.rules]
         tracking, offered_at = _track(caches, source, provenance)
         owner_leaves = state.membership is not None and state.membership.owner_leaves
+        move, moved_to = self._find_move(caches, source, provenance, local=state.local)
         has_chosen_rules = source is None or self._clusters.has_chosen_rules(source.owner, source.kind)
+        rule_state = self._rule_states.state(provenance)
         return Origin(
             rule=provenance.rule if provenance is not None else rules[0].rule.name if rules else "",
             barrier=None if state.membership is not None else self._barrier(state.target, record, source, rules),
             tracking=Tracking.ABSENT if owner_leaves else tracking,
             offered_at=offered_at,
             others_synced=has_chosen_rules and all(map(SourceCache.are_rules_synced, caches)),
-            rule_state=self._rule_states.state(provenance),
+            rule_state=rule_state,
             deletes_unwanted=self._rule_states.deletes_unwanted(provenance),
             source_rule=self._rule_states.state_of_rule(state.target, provenance),
-            moved=_is_moved(caches, source, provenance),
+            move=move,
+            moved_to=moved_to,
             saw_match=tracking is Tracking.ABSENT and _saw_match(rules, source, record),
+            is_anew=source is not None and self._is_anew(caches, source, record, rule_state, tracking),
         )
+
+    def _is_anew(
+        self,
+        caches: Iterable[SourceCache],
+        source: SourceRef,
+        record: CopyRecord,
+        rule_state: RuleState,
+        tracking: Tracking,
+    ) -> bool:
+        """Return whether a new definition, or another history of the owner, may have removed the source or feature."""
+        if rule_state is RuleState.UNSELECTED:
+            features = self._sources.cache_of(source.owner, meta.FEATURE)
+            return features is not None and features.lost.is_any_lost
+        provenance = record.marks.provenance
+        if tracking is not Tracking.ABSENT or provenance is None or provenance.owner != source.owner:
+            return False
+        return any(
+            cache.lost.is_lost(source.key, revision=provenance.revision)
+            or provenance.revision > max((stream.revision for stream in cache.streams.values()), default=0)
+            for cache in caches
+        )
+
+    def _find_move(
+        self,
+        caches: Iterable[SourceCache],
+        source: SourceRef | None,
+        provenance: Provenance | None,
+        *,
+        local: ClusterUID,
+    ) -> tuple[Move, Target | None]:
+        """Return whether the rule that made a copy gives its source another place now, and that place."""
+        if source is None or provenance is None:
+            return Move.NONE, None
+        places = _list_places(caches, source, provenance)
+        for place in places:
+            _, record = self._copies.find(place)
+            if place in self.planned or (record is not None and _is_copy_of(record, source, local=local)):
+                return Move.DONE, place
+        return (Move.WAITS, places[0]) if places else (Move.NONE, None)
 
     def _barrier(
         self, target: Target, record: CopyRecord, source: SourceRef | None, rules: Iterable[ActiveRule]
@@ -110,12 +163,28 @@ def _saw_match(rules: Iterable[ActiveRule], source: SourceRef | None, record: Co
     )
 
 
-def _is_moved(caches: Iterable[SourceCache], source: SourceRef | None, provenance: Provenance | None) -> bool:
-    """Return whether the rule that made a copy makes another copy of its source now."""
-    if source is None or provenance is None:
-        return False
+def _list_places(caches: Iterable[SourceCache], source: SourceRef, provenance: Provenance) -> list[Target]:
+    """List the places that the rule that made a copy gives its source now, also those where it may not write."""
     held = [cache.records[source.key] for cache in caches if source.key in cache.records]
-    return any(hit.rule == provenance.rule and hit.barrier is None for record in held for hit in record.hits)
+    return [hit.target(source.key) for record in held for hit in record.hits if _is_by(hit, provenance)]
+
+
+def _is_by(hit: Hit, provenance: Provenance) -> bool:
+    """Return whether a match is of the rule that made a copy."""
+    if hit.rule != provenance.rule:
+        return False
+    reads = GroupKind(provenance.source.group, provenance.source.kind)
+    maker = Maker(provenance.rule_owner, provenance.rule_uid, reads)
+    return maker.is_same_rule(Maker(hit.rule_owner, hit.rule_uid, reads))
+
+
+def _is_copy_of(record: CopyRecord, source: SourceRef, *, local: ClusterUID) -> bool:
+    """Report whether an object here is a copy of a source, and stays."""
+    if record.deleting or record.source is None or record.marks.owner != source.owner:
+        return False
+    kind, key = record.source
+    is_same = (kind.group, kind.kind, key) == (source.kind.group, source.kind.kind, source.key)
+    return is_same and record.marks.is_bound_in(local)
 
 
 def _was_evaluated(cache: SourceCache, key: ObjectKey, rules: Iterable[str]) -> bool:

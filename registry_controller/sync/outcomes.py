@@ -5,7 +5,7 @@ Law: every result is read from the Decision and the state that it was taken on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from typing import Final, NamedTuple
 
 from registry_controller.api.meta import ClusterUID
@@ -22,6 +22,12 @@ RECHECKED: Final = frozenset(
 """The holds that no event ends: their question is asked again. Every other hold ends by an event."""
 
 
+FIELDS_LOST: Final = "FieldsLost"
+"""The reason of a copy that lacks fields, because the API server here does not store them."""
+
+_SHOWN: Final = 5
+
+
 class WriteFailure(NamedTuple):
     """The cause of a failed write: a reason for programs, and a message for people."""
 
@@ -36,12 +42,16 @@ def outcomes_of(
     name_of: Callable[[ClusterUID], str],
     losers: Collection[str] = (),
     failure: WriteFailure | None = None,
+    lost: Sequence[str] = (),
 ) -> list[ReportedResult]:
     """Return the results of a target: first for the claim that wins, then for each claim or rule that loses.
 
     A target that no rule claims has none. `losers` are the younger rules that make another copy of the same source;
-    `failure` is why the decision cannot be carried out.
+    `failure` is why the decision cannot be carried out. `lost` are the wanted fields that the API server here does not
+    store.
     """
+    if lost and failure is None:
+        failure = WriteFailure(FIELDS_LOST, _describe_lost(lost))
     if failure is None and decision.reason is Reason.LOCAL_NOT_HEARD:
         return _waiting(state)
     rule, owner = rule_of(state, decision), owner_of(decision)
@@ -63,9 +73,17 @@ def outcomes_of(
         return reports  # the usual case: one claim without rivals
     if winner is not None:
         reports += _of_rivals(reports[0], _rivals_of(winner, state), losers=losers)
-        for claim, lost in _lost(state, winner, decision.reason, name_of):
-            reports += [lost, *_of_rivals(lost, claim.rivals)]
+        for claim, beaten in _lost(state, winner, decision.reason, name_of):
+            reports += [beaten, *_of_rivals(beaten, claim.rivals)]
     return reports + _barred(state, {one.outcome.place for one in reports})
+
+
+def _describe_lost(lost: Sequence[str]) -> str:
+    shown = ", ".join(lost[:_SHOWN]) + (f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else "")
+    return (
+        f"the API server here does not store {shown}: upgrade the CustomResourceDefinition of its kind here, find the "
+        "admission webhook that removes it, or remove it with an override"
+    )
 
 
 def _rivals_of(winner: Claim, state: TargetState) -> Iterator[Rival]:
@@ -83,7 +101,7 @@ def _of_rivals(
     """Yield the results of younger rules: the older rule's result, or a conflict where they make another copy (W2)."""
     older, owner, result, reason = older_report.outcome
     for rule in dict.fromkeys(rival.rule for rival in rivals if rival.barrier is None and rival.rule != older):
-        if result is ResultClass.FAILING:
+        if result is ResultClass.FAILING and reason != FIELDS_LOST:
             message = f"rule {older}, which is older, has this place, and cannot be carried out"
             yield ReportedResult(
                 TargetResult(rule, owner, ResultClass.CONFLICTING, Reason.CONFLICT.value), message, older_report.source
@@ -101,7 +119,7 @@ def _class_of(decision: Apply | Hold | Skip | NeedsProof) -> ResultClass:
     match decision:
         case Apply() | Skip(reason=Reason.IN_SYNC):
             return ResultClass.SYNCED
-        case Hold(reason=Reason.NAMESPACE_MISSING | Reason.NAMESPACE_TERMINATING | Reason.LATER_FORMAT):
+        case Hold(reason=reason) if reason in _WAITS_HERE:
             return ResultClass.WAITING
         case Hold() | NeedsProof():
             return ResultClass.HELD
@@ -114,6 +132,8 @@ def _class_of(decision: Apply | Hold | Skip | NeedsProof) -> ResultClass:
 def _message(state: TargetState, decision: Decision) -> str:
     """Return the message for a person; empty where nothing needs attention."""
     reason = decision.reason
+    if reason is Reason.NEW_COPY_MISSING and state.origin.moved_to is not None:
+        return f"{message_of(reason)}: {state.origin.moved_to}"
     if reason is Reason.COPY_FROZEN and state.current is not None:
         is_doubtful = state.current.marks.sync_disabled is Doubt.SAYS_FALSE
     else:
@@ -188,8 +208,13 @@ def _winner(state: TargetState, decision: Decision) -> Claim | None:
 
 _UNREPORTED: Final = frozenset({
     Reason.NO_LONGER_WANTED, Reason.RULE_GONE, Reason.NOT_SELECTED, Reason.NOT_FOR_THIS_CLUSTER,
-    Reason.OWNER_LEFT, Reason.UNKNOWN_OWNER, Reason.NOT_WANTED, Reason.OUR_OWN,
+    Reason.OTHER_KIND, Reason.OWNER_LEFT, Reason.UNKNOWN_OWNER, Reason.NOT_WANTED, Reason.OUR_OWN,
 })  # fmt: skip
+
+_WAITS_HERE: Final = frozenset({
+    Reason.NAMESPACE_MISSING, Reason.NAMESPACE_TERMINATING, Reason.NEW_COPY_MISSING, Reason.LATER_FORMAT,
+})  # fmt: skip
+"""The holds that something in this cluster ends: until then the rule is not in sync."""
 
 _MESSAGES: Final = {
     reason: message_of(reason)

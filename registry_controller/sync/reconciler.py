@@ -23,6 +23,7 @@ from registry_controller.core.decision.ownership import is_at_home, is_membershi
 from registry_controller.core.decision.state import OwnerAnswer, ProofResult, SourceRef, TargetState
 from registry_controller.core.mutation.left_fields import LeftPath
 from registry_controller.kube.connect import Reader
+from registry_controller.kube.discover import has_definition
 from registry_controller.kube.watch import read_object
 from registry_controller.membership.departures import Departures
 from registry_controller.report.metrics import Metrics
@@ -31,6 +32,7 @@ from registry_controller.sync.state_reader import StateReader
 from registry_controller.sync.workqueue import WorkQueue
 from registry_controller.watch.fairness import EvaluationLimiter
 
+_CREATABLE_S: Final = 0.2
 ASK_TIMEOUT_S: Final = 10.0
 _CLUSTER: Final = (meta.GROUP, meta.CLUSTER.kind)
 
@@ -47,12 +49,13 @@ class Result(NamedTuple):
     """A decision that was carried out: an Apply that needed no write is a Skip.
 
     `losers` are the younger rules that make another copy of the same source (W2). `left` are the places of a rendered
-    copy that its rule leaves to this cluster (A9).
+    copy that its rule leaves to this cluster (A9). `lost` are wanted fields that the API server here does not store.
     """
 
     decision: Decision
     losers: tuple[str, ...] = ()
     left: tuple[LeftPath, ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ class Reconciler:
         self._connection = connection
         self._departures = departures
         self._evaluations = evaluations
+        self._creatable_s: dict[tuple[ClusterUID, GVK], float] = {}
 
     async def reconcile(self, target: Target, *, limiter: Limiter, applier: DecisionApplier) -> Reconciliation:
         """Decide about a target and carry the decision out; an error is returned, not raised."""
@@ -169,6 +173,16 @@ class Reconciler:
             limiter.withdraw(proven.state.target)
         return _limit(_without_question(proven), limiter)
 
+    async def _may_create(self, connection: Connection, kind: GVK, *, peer: ClusterUID) -> bool:
+        """Return whether a kind can be created at a peer, as the peer has answered a moment ago, or answers now."""
+        now_s, place = asyncio.get_running_loop().time(), (peer, kind)
+        if now_s - self._creatable_s.get(place, -_CREATABLE_S) < _CREATABLE_S:
+            return True
+        if not await connection.discovery.may_create(kind):
+            return False
+        self._creatable_s[place] = now_s
+        return True
+
     def _record_member(self, judgment: Judgment) -> None:
         """Record a decision about a Cluster: its member may have left, or be back."""
         if judgment.state.target[:2] == _CLUSTER:
@@ -190,8 +204,12 @@ class Reconciler:
         try:
             obj = await read_object(connection.reader, gvr, source.key, kind=kind, timeout_s=ASK_TIMEOUT_S)
         except NotFound as error:
-            is_proof = error.names_object and await _is_kept(connection, kind)
-            return OwnerAnswer(source, ProofResult.NOT_FOUND if is_proof else ProofResult.NOT_ASKED)
+            if not error.names_object:
+                return OwnerAnswer(source, ProofResult.NOT_ASKED)
+            is_anew = has_definition(kind) and not await self._may_create(connection, kind, peer=source.owner)
+            if is_anew and kind == meta.CLUSTER:  # a member loses its Clusters with their definition
+                return OwnerAnswer(source, ProofResult.NOT_ASKED)
+            return OwnerAnswer(source, ProofResult.NOT_FOUND, is_anew=is_anew)
         marks = read_marks(obj.annotations, of=Target(source.kind.group, source.kind.kind, *source.key))
         is_there = not obj.deleting and is_at_home(
             marks, peer=source.owner, membership=is_membership(source.kind, obj.kind_type)
@@ -201,11 +219,6 @@ class Reconciler:
         await self._evaluations.wait(kind)
         with self._evaluations.measure(kind):
             return OwnerAnswer(source, ProofResult.FOUND, obj.revision, self._states.wants(target, source, obj))
-
-
-async def _is_kept(connection: Connection, kind: GVK) -> bool:
-    """Return whether the absence of an object may be proof: a member loses its Clusters with their definition."""
-    return kind != meta.CLUSTER or await connection.discovery.may_create(kind)
 
 
 class ResultRecorder(Protocol):

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.errors import (
@@ -31,6 +32,8 @@ from registry_controller.sync.results import Results
 from registry_controller.sync.workqueue import WorkQueue
 
 log = get_logger(__name__)
+
+_SHOWN: Final = 5
 
 
 class Recorder:
@@ -60,7 +63,9 @@ class Recorder:
             self._results.record_write((decision.claim.rule, decision.claim.owner), datetime.now(UTC))
         if decision.reason is Reason.DELETION_JUDGED:  # over in a moment: there is nothing to report yet
             return
-        changed = self._results.record(target, self._outcomes(decision, state, losers=found.result.losers))
+        losers, lost = found.result.losers, found.result.lost
+        changed = self._results.record(target, self._outcomes(decision, state, losers=losers, lost=lost))
+        _log_lost(target, lost if changed else ())
         match decision:
             case Apply():
                 if decision.reason is Reason.HISTORY_RESTORED:
@@ -95,6 +100,11 @@ class Recorder:
                 "copy cannot be brought in step", target=target, error=str(error), retryAfterSeconds=round(delay_s, 2)
             )
         self._metrics.decided(decision=type(decision).__name__, reason=reason)
+
+
+def _log_lost(target: Target, lost: Sequence[str]) -> None:
+    if lost:
+        log.warning("the API server does not store all fields of a copy", target=target, fields=list(lost[:_SHOWN]))
 
 
 def _message(error: RegistryError) -> str:

@@ -67,7 +67,9 @@ class StateReader:
         self._members = caches.members
         self._namespaces = caches.namespaces
         self._clusters = clusters
-        self._origins = OriginReader(sources=caches.sources, clusters=clusters, rule_states=rule_states)
+        self.origins = OriginReader(
+            sources=caches.sources, copies=caches.copies, clusters=clusters, rule_states=rule_states
+        )
         self._departures = departures
         self._absences = absences
         self._tombstones = tombstones
@@ -121,7 +123,7 @@ class StateReader:
             spent=spent,
         )
         if record is not None and depends_on_origin(state):
-            state = state._replace(origin=self._origins.read(state, record))
+            state = state._replace(origin=self.origins.read(state, record))
         return state, offers
 
     def _read_spent(
@@ -139,6 +141,7 @@ class StateReader:
     def _membership(self, target: Target, claims: Iterable[Claim], current: CurrentCopy | None) -> MembershipState:
         natural = current.natural if current is not None and target.group == meta.GROUP else None
         gone = self._tombstones.gone(natural, current.marks if current is not None else None)
+        marked = current.marks.owner if current is not None and target.group != meta.GROUP else None
         owner_leaves = natural is not None and self._absences.has_left(natural)
         return MembershipState(
             tombstone=max([self._deleted_at(claim.owner, target) for claim in claims], default=0),
@@ -149,6 +152,8 @@ class StateReader:
             and (owner_leaves or natural in gone)
             and self._departures.leaves_behind(natural),
             has_cluster_here=current is None or self._members.has_here(current.natural or current.marks.owner),
+            is_own_name=current is None and self._members.is_own_name(target, self.local),
+            needs_way=marked is not None and not self._clusters.stands(marked),
             successors=self._clusters.rebuilt.successors(target.name) if natural is not None else frozenset(),
         )
 
@@ -207,7 +212,7 @@ class StateReader:
                 revision = known.revision if known is not None else 0
                 # The membership of credentials is unknown.
                 membership = known.uid if known is not None and offer.cache.kind.group == meta.GROUP else ""
-                has_left = self._tombstones.bars(peer, owner, membership)
+                has_left = self._tombstones.bars(peer, owner, membership, revision if membership else 0)
         else:
             voice = voice_of(record.marks, peer=peer, local=self.local)
         return Claim(

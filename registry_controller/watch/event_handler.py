@@ -24,6 +24,9 @@ class EventHandler:
     def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         """Receive a deletion: with the last state, at the revision of the delete, or None when a list lacks it."""
 
+    def on_list_end(self, revision: int) -> None:
+        """Receive that a list at this revision has named all its objects; the deletions that it shows follow."""
+
     def on_synced(self, revision: int) -> None:
         """Receive the end of a list: every object that existed at `revision` was reported."""
 

@@ -225,13 +225,19 @@ class Reflector:
             async for page in pages:
                 self._observer.on_answer()
                 if page.is_first:
-                    self._delivery.begin_list()
+                    self._begin_list(revision(page.resource_version))
                 await self._delivery.add(page.items)
                 if page.refused:
                     words = f"list {gvr} ({selection}): {page.refused} items are not objects of {kind}"
                     self._delivery.refuse(words)
                 if page.is_last:
                     await self._delivery.end_list(page.resource_version)
+
+    def _begin_list(self, listed: int) -> None:
+        """Begin a list at a revision. One that a quorum read, and that is earlier than known, shows another history."""
+        if 0 < listed < self._delivery.revision:
+            self._delivery.reset(forgets_revision=True)
+        self._delivery.begin_list()
 
     def _ended_early(self) -> bool:
         """Return whether the last stream ended before its time: the server may be another one, or have restarted."""

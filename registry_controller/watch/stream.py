@@ -99,6 +99,8 @@ class Delivery:
 
         Deletions are delivered one by one. When a cancellation interrupts this, the next list delivers the rest.
         """
+        if not self.is_tainted:
+            self._handler.on_list_end(revision(resource_version))
         for key in () if self.is_tainted else self._keys.gone():
             await self._limiter.wait()
             self._keys.drop(key)
@@ -210,6 +212,9 @@ class StreamHandler(Protocol):
     def on_stream_listing(self, stream: SelectionStream) -> None:
         """Note that a list of the stream begins, before its first object."""
 
+    def on_stream_listed(self, stream: SelectionStream) -> None:
+        """Note that a list of the stream has named all its objects; the deletions that it shows follow."""
+
     def on_stream_synced(self, stream: SelectionStream) -> None:
         """Note that the stream's list is complete."""
 
@@ -225,6 +230,8 @@ class SelectionStream(EventHandler):
 
     Every object that its server stored up to `revision` was received, or comes with the present list. `generation` is
     that of the cache's rules at the start of the last list, `listed` at the start of the last complete list, -1 before.
+    `listed_at` is the revision of the last list, and `reached` the highest one before it, also before the server's
+    history went back. While a list is read, `outdated` collects its objects that are older than what is known.
     """
 
     def __init__(self, cache: StreamHandler, selection: Selection, bit: int, *, generation: int = 0) -> None:
@@ -235,11 +242,22 @@ class SelectionStream(EventHandler):
         self.is_complete = False
         self.error: RegistryError | None = None
         self.revision = 0
+        self.listed_at = self.reached = 0
+        self._before_list = 0
+        self.outdated: dict[ObjectKey, PartialObject] | None = None
         self._cache = cache
 
     def on_list(self) -> None:
         """Note that a list begins."""
+        self._before_list = self.revision
+        self.outdated = {}
         self._cache.on_stream_listing(self)
+
+    def on_list_end(self, revision: int) -> None:
+        """Note the revision of a list before the deletions that it shows."""
+        self.listed_at, self.reached = revision, max(self.reached, self._before_list)
+        self._cache.on_stream_listed(self)
+        self.reached = 0
 
     def on_object(self, obj: PartialObject) -> None:
         """Take an object's present state."""
@@ -258,6 +276,7 @@ class SelectionStream(EventHandler):
         self.is_complete = True
         self.error = None
         self._cache.on_stream_synced(self)
+        self.outdated = None
 
     def on_error(self, error: RegistryError) -> None:
         """Note why the stream is not current."""
@@ -267,7 +286,9 @@ class SelectionStream(EventHandler):
     def on_reset(self) -> None:
         """Note that the objects may be out of date: the next events replace them, also with older revisions."""
         self.is_complete = False
+        self.reached = max(self.reached, self.revision)
         self.revision = 0
+        self.outdated = None
         self._cache.on_stream_reset(self)
 
     def refused(self, error: InvalidObject) -> None:

@@ -1,4 +1,4 @@
-"""A10: two versions of the daemon, of which one writes a later format, in one group and in one cluster."""
+"""A11: two versions of the daemon, of which one writes a later format, in one group and in one cluster."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _format_at(copy: dict[str, Any]) -> int:
     return int(json.loads(copy["metadata"]["annotations"][meta.PROVENANCE]).get("format", 1))
 
 
-@pytest.mark.clause("A10")
+@pytest.mark.clause("A11")
 def test_a_copy_of_a_later_version_is_left_alone_until_that_version_is_back(members: list[Member]) -> None:
     one, two = members
     two.create(config_map("kept", {"a": "1"}), config_map("gone", {"a": "1"}))

@@ -106,6 +106,19 @@ def test_a_deleted_token_is_revoked_and_a_new_one_spreads(members: list[Member])
     in_sync(members)
 
 
+def test_a_member_that_names_another_secret_is_read_without_a_break(members: list[Member]) -> None:
+    """P7: its Cluster comes before the Secret that it names, which its daemon fills."""
+    first, second = members
+    for name in (f"{second.name}-new", second.name):
+        reference = {"spec": {"authInfo": {"secretRef": {"name": name}}}}
+        second.kubectl("patch", "cluster", second.name, "--type=merge", "-p", json.dumps(reference))
+        eventually(
+            lambda name=name: _kubeconfig(first, name) == _kubeconfig(second, name), what="the Secret of the new name"
+        )
+        eventually(lambda: _state(first, second.name)[0] == "Ready")
+        in_sync(members)
+
+
 def test_a_disabled_peer_is_not_read(members: list[Member]) -> None:
     """P8, W5: until it is enabled again; the annotation speaks for this cluster alone."""
     first, second = members

@@ -23,6 +23,7 @@ from registry_controller.core.decision.state import (
     Claim,
     CurrentCopy,
     MembershipState,
+    Move,
     NamespaceState,
     Origin,
     OwnerAnswer,
@@ -97,7 +98,7 @@ def origins(membership: bool) -> st.SearchStrategy[Origin]:
         offered_at=revisions,
         rule_state=st.sampled_from(RuleState),
         deletes_unwanted=st.booleans(),
-        moved=st.booleans(),
+        move=st.sampled_from(Move),
         saw_match=st.booleans(),
     )
 
@@ -256,6 +257,7 @@ _UNWANTED = {
     Reason.RULE_GONE: RuleState.GONE,
     Reason.NOT_SELECTED: RuleState.UNSELECTED,
     Reason.NOT_FOR_THIS_CLUSTER: RuleState.NOT_HERE,
+    Reason.OTHER_KIND: RuleState.OTHER_KIND,
     Reason.NO_LONGER_MATCHES: RuleState.READS,
     Reason.MOVED: RuleState.READS,
 }
@@ -271,6 +273,7 @@ def test_what_is_unwanted_goes_by_the_word_of_its_rule_and_its_live_owner(view: 
     assert decision.owner in view.alive
     assert view.origin.rule_state is _UNWANTED[decision.reason]
     assert view.origin.deletes_unwanted or decision.reason is Reason.MOVED
+    assert decision.reason is not Reason.MOVED or view.origin.move is Move.DONE
     if view.origin.rule_state is RuleState.READS and view.origin.tracking is Tracking.OFFERED:
         provenance = view.current.marks.provenance
         answer = next((held for held in view.proofs if held.answer is ProofResult.FOUND), None)
@@ -278,6 +281,19 @@ def test_what_is_unwanted_goes_by_the_word_of_its_rule_and_its_live_owner(view: 
             provenance is None or provenance.owner != decision.owner or view.origin.offered_at >= provenance.revision
         )
         assert is_now or (answer is not None and answer.revision == view.origin.offered_at)
+
+
+@given(views())
+def test_a_copy_that_moves_stays_until_its_new_copy_is_here(view: TargetState) -> None:
+    """W3: whatever the policy says; it goes with its source, with its rule, or with its owner."""
+    view = view._replace(origin=view.origin._replace(move=Move.WAITS))
+    decision = decide(view)
+    if isinstance(decision, Delete) and view.membership is None:
+        lasting = (Reason.SOURCE_DELETED, Reason.RULE_GONE, Reason.NOT_SELECTED, Reason.NOT_FOR_THIS_CLUSTER)
+        assert decision.reason in (*lasting, Reason.OWNER_LEFT)
+    if isinstance(decision, Apply) and decision.reason is Reason.TAKE_OVER and view.current is not None:
+        made_here = view._replace(origin=view.origin._replace(move=Move.DONE))
+        assert decide(made_here) == decision
 
 
 @given(views())

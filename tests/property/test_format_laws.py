@@ -1,4 +1,4 @@
-"""Laws of the formats that daemons write for each other: a later one is left alone, what it adds is kept. A10, O7."""
+"""Laws of the formats that daemons write for each other: a later one is left alone, what it adds is kept. A11, O7."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_number_that_is_no_later_format_changes_nothing(number: object) -> Non
     assert decode(_with(format=number), of=COPY) == MADE
 
 
-@pytest.mark.clause("A10")
+@pytest.mark.clause("A11")
 @given(views())
 def test_a_copy_of_a_later_version_is_never_touched(state: Any) -> None:
     if state.current is None or state.membership is not None:

@@ -21,7 +21,8 @@ members = st.sampled_from([LOCAL, A, B, C])
 others = st.sampled_from([A, B, C])
 memberships = st.sampled_from(["", "one", "two"])
 days = st.sampled_from([TODAY - timedelta(days=1), TODAY, LAST, LAST + timedelta(days=400)])
-stones = st.builds(Tombstone, members, memberships, members, days)
+revisions = st.integers(0, 3)
+stones = st.builds(Tombstone, members, memberships, members, days, revisions)
 some = st.frozensets(stones, max_size=3)
 
 
@@ -49,6 +50,8 @@ def knowledge(draw: st.DrawFn) -> MembershipFacts:
         met={},
         proven=frozenset(),
         ordered=frozenset(stone for stone in sorted(stored) if draw(st.booleans())),
+        revisions=draw(st.dictionaries(st.sampled_from(["one", "two"]), revisions)),
+        former=draw(st.dictionaries(others, st.frozensets(st.sampled_from(["one", "two"])))),
         lasting=draw(st.frozensets(st.sampled_from(sorted(obj)))) if obj else frozenset(),
         silent_s={uid: draw(st.sampled_from([0.0, 10.0, 100.0])) for uid in (A, B, C) if uid not in alive},
         today=TODAY,
@@ -94,7 +97,7 @@ def test_nobody_goes_without_a_tombstone_here_of_each_membership_that_is_here(kn
             if membership is None:  # what somebody carried here stays, unless its member says farewell
                 assert member in known.alive
                 continue
-            assert any(stone.covers(membership) for stone in said)
+            assert any(known.covers(stone, membership) for stone in said)
 
 
 @given(knowledge().filter(in_group))
@@ -111,7 +114,10 @@ def test_who_is_named_spoke_of_a_membership_that_is_here(known: MembershipFacts)
     for member, sayers in leavers(known).pending.items():
         here = [uid for uid in known.memberships[member] if uid is not None]
         spoke = {
-            stone.reported_by for stone in known.here for uid in here if stone.member == member and stone.covers(uid)
+            stone.reported_by
+            for stone in known.here
+            for uid in here
+            if stone.member == member and known.covers(stone, uid)
         }
         assert sayers <= spoke
 
@@ -133,6 +139,22 @@ def test_whoever_is_heard_speaks_for_itself(known: MembershipFacts) -> None:
                 or (stone.reported_by != LOCAL and stone in known.there.get(stone.reported_by, {stone}))
                 for holder, stone in said
             )
+
+
+@given(knowledge(), others, memberships.filter(bool), revisions)
+def test_a_tombstone_bars_what_is_earlier_than_its_membership_and_nothing_later(
+    known: MembershipFacts, member: ClusterUID, membership: str, revision: int
+) -> None:
+    """By revision where both are known, else by what was here before."""
+    found = leavers(known)
+    if member in found.known:
+        return
+    stones_of = found.stones.get(member, frozenset())
+    named = any(stone.covers(membership) for stone in stones_of)
+    both = [stone for stone in stones_of if stone.revision and revision]
+    is_earlier = any(revision < stone.revision for stone in both)
+    is_former = len(both) < len(stones_of) and membership in known.former.get(member, ())
+    assert found.bars(member, membership, revision) == (named or is_earlier or is_former)
 
 
 @given(knowledge())

@@ -141,6 +141,7 @@ class _Store:
         (self.stream,) = self.cache.streams.values()
         self.revision, self.serial = 1, 0
         self.there: Any = None
+        self.backup: Any = None
         self.events: list[tuple[str, Any]] = []
         self.is_listed = False
         self.asked: str | None = None
@@ -152,6 +153,14 @@ class _Store:
     def do(self, deed: str) -> None:
         """Write, or let something arrive."""
         self.revision += 1
+        if deed == "backup":
+            self.backup = self.there
+        elif deed == "restore":
+            self._restore()
+        else:
+            self._do(deed)
+
+    def _do(self, deed: str) -> None:
         if deed in ("we create", "we change") and self.asked is None:
             self.asked = deed
             self.scope.enter_context(self.cache.writing(KEY))
@@ -177,6 +186,12 @@ class _Store:
         elif deed == "list":
             self._list()
 
+    def _restore(self) -> None:
+        """Put back what there was, and raise the revision: every watch is refused, and a list follows."""
+        self._end_write()
+        self.there, self.revision = self.backup, self.revision + 1000
+        self._list()
+
     def _tell(self) -> None:
         what, obj = self.events.pop(0)
         self.is_listed = what == "there"
@@ -185,11 +200,13 @@ class _Store:
     def _list(self) -> None:
         """Tell what there is; only what was told of before can be missed."""
         self.events.clear()
+        self.stream.on_list()
         was, self.is_listed = self.is_listed, self.there is not None
         if self.is_listed:
             self.stream.on_object(self.there)
         elif was:
             self.stream.on_delete(KEY, None)
+        self.stream.on_list_end(self.revision)
         self.stream.on_synced(self.revision)
 
     def _put(self, marks: Mapping[str, str]) -> Any:
@@ -215,7 +232,8 @@ class _Store:
         """What is known is what is there, and we were told."""
         record, there = self.cache.records.get(KEY), self.there
         is_ours = there is not None and meta.OWNER in there.annotations
-        assert (record.uid if record is not None else None) == (there.uid if is_ours else None)
+        known = (record.uid, record.revision) if record is not None else None
+        assert known == ((there.uid, there.revision) if is_ours else None)
         assert (KEY in self.cache.natives) == (there is not None and not is_ours)
         assert self.copies.counts.total() == len(self.cache.records)
         assert list(self.cache.find(lambda group: group.owner == PEER)) == list(self.cache.records)
@@ -231,7 +249,7 @@ class _Store:
 
 _DEEDS = (
     "we create", "we change", "stored", "answer", "no answer",
-    "people create", "people change", "delete", "event", "list",
+    "people create", "people change", "delete", "event", "list", "backup", "restore",
 )  # fmt: skip
 
 
@@ -240,7 +258,10 @@ _DEEDS = (
 def test_what_is_here_is_known_in_the_end_however_late_our_writes_are_answered(
     deeds: list[str], order: list[str]
 ) -> None:
-    """R1, O1: an answer never brings back what events have taken away since, and an echo hides nothing else."""
+    """R1, O1: an answer never brings back what events have taken away since, and an echo hides nothing else.
+
+    R4: that holds over a restore that raises the revision, too.
+    """
     store = _Store()
     for deed in deeds:
         store.do(deed)
@@ -259,6 +280,18 @@ def test_a_copy_that_came_and_went_between_two_lists_is_forgotten() -> None:
             store.do(deed)
         assert store.looks == 1
         store.assert_true()
+
+
+def test_a_restored_copy_is_known_as_it_is_and_looked_at() -> None:
+    """R4: an older state of a later list, of an object that was known to be newer."""
+    store = _Store()
+    for deed in ("we create", "stored", "answer", "event", "backup", "we change", "stored", "answer", "event"):
+        store.do(deed)
+    looks = store.looks
+    store.do("restore")
+    assert store.looks == looks + 1
+    assert store.cache.records[KEY].desired is None, "it is compared again"
+    store.assert_true()
 
 
 def test_our_own_echo_wants_no_look() -> None:
@@ -301,13 +334,35 @@ def test_an_event_newer_than_a_list_is_not_lost() -> None:
     """P1, O6: nor is an object that it changed put back."""
     registry = Registry(on_change=lambda *_: None)
     registry.replace("clusters", [_cluster("old", 5)], revision=5)
+    known = registry.begin_list("clusters")
     registry.apply("clusters", "ADDED", _cluster("new", 11))
     registry.apply("clusters", "MODIFIED", _cluster("old", 12))
-    registry.replace("clusters", [_cluster("old", 5)], revision=10)
+    registry.replace("clusters", [_cluster("old", 5)], revision=10, known=known)
     assert {"old", "new"} == set(registry.clusters)
     held = registry.clusters["old"].cluster
     assert held is not None
     assert held.cluster_id == "id-12"
+
+
+@given(
+    st.dictionaries(st.sampled_from("abc"), st.integers(1, 20)),
+    st.dictionaries(st.sampled_from("abc"), st.integers(1, 20)),
+    st.sampled_from("abc"),
+    st.integers(0, 30),
+)
+def test_a_complete_list_replaces_what_was_known_when_it_began(
+    before: dict[str, int], listed: dict[str, int], late: str, revision: int
+) -> None:
+    """R4: object by object, with any revisions; what came since it began stays."""
+    registry = Registry(on_change=lambda *_: None)
+    for name, at in before.items():
+        registry.apply("clusters", "ADDED", _cluster(name, at))
+    known = registry.begin_list("clusters")
+    registry.apply("clusters", "MODIFIED", _cluster(late, 50))
+    manifests = [_cluster(name, at) for name, at in listed.items()]
+    registry.replace("clusters", manifests, revision=revision, known=known)
+    found = {name: held.cluster.cluster_id for name, held in registry.clusters.items() if held.cluster is not None}
+    assert found == {name: f"id-{at}" for name, at in {**listed, late: 50}.items()}
 
 
 def test_what_a_complete_list_does_not_have_is_gone() -> None:
@@ -321,19 +376,21 @@ def test_what_a_complete_list_does_not_have_is_gone() -> None:
 
 
 def test_a_secret_belongs_to_whom_its_cluster_names() -> None:
-    """O7: and one that two members' Clusters name belongs to nobody."""
+    """O4, O7: a relay's Clusters decide nothing; and one that two members' Clusters name belongs to nobody."""
     changed: list[Target] = []
     members = Members(on_change=changed.append)
     secret = ObjectKey("ns", "s")
     view = MemberRecord("a", ClusterUID("a"), secret, "Ready", "Peer", False, "uid")
-    assert members.set_there(PEER, "a", view)
-    assert not members.set_there(PEER, "a", view)
-    assert members.natural_of_secret(secret, peer=PEER) == {"a"}
-    assert members.natural_of_secret(secret, peer=ClusterUID("other")) == set()
-    members.set_there(PEER, "b", view._replace(name="b", cluster_id=ClusterUID("b")))
-    assert members.natural_of_secret(secret, peer=PEER) == {"a", "b"}
-    members.drop_peer(PEER)
+    own = ClusterUID("a")
+    assert members.set_there(own, "a", view)
+    assert not members.set_there(own, "a", view)
+    members.set_there(PEER, "a", view)
+    assert members.natural_of_secret(secret, peer=own) == {"a"}
     assert members.natural_of_secret(secret, peer=PEER) == set()
+    members.set_there(own, "b", view._replace(name="b", cluster_id=ClusterUID("b")))
+    assert members.natural_of_secret(secret, peer=own) == set()
+    members.drop_peer(own)
+    assert members.natural_of_secret(secret, peer=own) == set()
     assert secret_target(secret) in changed
 
 

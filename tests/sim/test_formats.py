@@ -1,4 +1,4 @@
-"""What a later version of the daemon wrote is left alone, and delays nobody. A10, O6, O7."""
+"""What a later version of the daemon wrote is left alone, and delays nobody. A11, O6, O7."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simu
 from tests.sim.cluster.member import NAMESPACE, Member
 
 ALL = {"match": [{"objectKey": {"namespace": "default"}}]}
-pytestmark = pytest.mark.clause("A10")
+pytestmark = pytest.mark.clause("A11")
 
 
 def _rule(**spec: Any) -> dict[str, Any]:

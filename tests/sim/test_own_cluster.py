@@ -10,7 +10,7 @@ import pytest
 
 from registry_controller.core.status.cluster import OWN_CLUSTER_MISSING
 from tests.sim.cluster.clock import virtual_clocks
-from tests.sim.cluster.group import SimGroup, carry_over, config_map, simulate
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, carry_over, config_map, rule, simulate
 from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.cluster.transport import Fault
 from tests.sim.schedule.leaving import declare, held, knows, leave, share, stones
@@ -393,5 +393,43 @@ def test_a_daemons_namespace_that_was_deleted_needs_a_swap_and_says_so() -> None
                 assert member.get("Cluster", name)["status"]["state"] == "Ready", (member.name, name)
             assert held(member) == {"goes", "stays"}
         await check_in_step(group)
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("P2")
+@pytest.mark.parametrize("first", ["own", "others"])
+@pytest.mark.parametrize("pause_s", [0.0, 60.0])
+def test_others_of_its_id_that_come_and_go_do_not_take_the_place_of_the_own_cluster(first: str, pause_s: float) -> None:
+    """The events of several Clusters are in no order: for a moment any of them may be the only one that is known."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b = group["a"], group["b"]
+        entry = {
+            "match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}],
+            "mutations": {
+                "overrides": [{"type": "replace", "path": "/data/at", "value": "{{ .LocalCluster.GetName }}"}]
+            },
+        }
+        a.create(rule("telling", CONFIG_MAP, entry))
+        await group.settle()
+        names = [f"a-{number}" for number in range(5)]
+        if first == "own":
+            a.delete("Cluster", "a")
+        for name in names:
+            a.create({"kind": "Cluster", "metadata": {"name": name}, "spec": {"clusterID": a.id}})
+        if first == "others":
+            a.delete("Cluster", "a")
+        await asyncio.sleep(pause_s)
+        b.create(config_map("told", {"at": "b"}, labels={"sync": "yes"}))
+        await asyncio.sleep(1.0)
+        for name in names:
+            a.delete("Cluster", name)
+        await group.settle()
+        assert {item["metadata"]["name"] for item in a.list("Cluster")} == {"a", "b", "c"}
+        assert a.get("ConfigMap", "told", namespace="default")["data"] == {"at": "a"}
+        written = [write for write in a.server.journal if write.kind == "ConfigMap"]
+        assert len(written) == 1
 
     simulate(scenario, n=3)

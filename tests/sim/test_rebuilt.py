@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tests.sim.cluster.group import CONFIG_MAP, SimGroup, carry_over, config_map, rule, simulate
-from tests.sim.cluster.member import Member
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, carry_over, config_map, hand_over, rule, simulate
+from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.cluster.transport import Fault
 
 
@@ -105,3 +105,33 @@ def test_of_two_live_clusters_with_one_name_each_member_keeps_the_one_that_it_kn
         assert not await group.writes_within(120.0)
 
     simulate(scenario, n=4)
+
+
+@pytest.mark.clause("O2")
+def test_a_restored_cluster_with_a_new_id_takes_its_name_back_from_its_earlier_self() -> None:
+    """The members were restored with it, and show it the Cluster of its earlier ID before it has one of its own."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b, c = group.members
+        old, core = a.id, a.list("ResourceSyncRule")
+        group.rebuild("a")
+        assert a.id != old
+        for member in (b, c):
+            hand_over(member, a)
+        for found in core:
+            info = {
+                name: found["metadata"][name] for name in ("name", "labels", "annotations") if name in found["metadata"]
+            }
+            a.create({"kind": "ResourceSyncRule", "metadata": info, "spec": found["spec"]})
+        a.start()
+        await asyncio.sleep(60.0)
+        assert a.get("Cluster", "a")["spec"]["clusterID"] == a.id
+        assert a.find("Secret", "a", namespace=NAMESPACE) is not None
+        carry_over(a, b)
+        await group.settle()
+        for member in group.members:
+            assert member.get("Cluster", "a")["spec"]["clusterID"] == a.id
+            assert member.get("Cluster", "a")["status"]["state"] == "Ready"
+
+    simulate(scenario, n=3)

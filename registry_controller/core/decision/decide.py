@@ -1,10 +1,11 @@
 """Decides about one target. Every other package prepares this pure function's input or carries out its result.
 
 Laws: the input is never changed, and the same input gives the same Decision · a native object is never touched, nor
-is one whose marks nothing binds, unless its owner offers it · no deletion without proof · no copy goes back to an older
-state of its owner · an object at a relay is not a source, except of membership · without an answer a copy is held,
-never deleted · a copy that a later version of the daemon wrote is left as it is, except of membership · no object of a
-member whose ID has clones is written or deleted · a rule deletes nothing that it may not write here.
+is one whose marks nothing binds, unless its owner offers it · no deletion without proof · no copy that moves goes
+before its new copy is here · no copy goes back to an older state of its owner · an object at a relay is not a source,
+except of membership · without an answer a copy is held, never deleted · a copy that a later version of the daemon wrote
+is left as it is, except of membership · no object of a member whose ID has clones is written or deleted · a rule
+deletes nothing that it may not write here.
 
 A Decision is Apply, Delete, Hold, Skip or NeedsProof, each with its reason; status, Events, metrics and logs read
 that value.
@@ -31,6 +32,7 @@ from registry_controller.core.decision.proof import apply_over, judge_absence, j
 from registry_controller.core.decision.state import (
     Claim,
     CurrentCopy,
+    Move,
     NamespaceState,
     OwnerAnswer,
     ProofResult,
@@ -253,10 +255,10 @@ def _decide_without_claim(state: TargetState, current: CurrentCopy, offers: list
     if reason is None:
         if state.origin.tracking is Tracking.NO_RULE:
             return Skip(Reason.NO_LONGER_WANTED, owner)
-        absence = _judge_source(state, owner)
-        if absence is not None and not _proves_unwanted(state, absence):
+        absence = _judge_unwanted(state, owner)
+        if not isinstance(absence, Reason):
             return absence
-        reason = Reason.SOURCE_DELETED if absence is None else Reason.MOVED if state.origin.moved else absence.reason
+        reason = absence
     elif reason is not Reason.OWNER_LEFT and (owner not in state.alive or not state.origin.others_synced):
         # another rule may want it
         return Hold(Reason.OWNER_NOT_HEARD if owner in state.alive else Reason.OWNER_SILENT, owner)
@@ -264,8 +266,24 @@ def _decide_without_claim(state: TargetState, current: CurrentCopy, offers: list
         return Apply(rivals[0], Reason.TAKE_OVER)
     if reason in _ALWAYS or state.origin.deletes_unwanted:
         is_order = reason is Reason.OWNER_LEFT and (state.has_left or owner in state.ordered)
-        return Delete(current.uid, current.revision, reason, owner, is_order=is_order)
+        is_anew = state.origin.is_anew or any(answer.is_anew for answer in state.proofs)
+        return Delete(current.uid, current.revision, reason, owner, is_order=is_order, is_anew=is_anew)
     return Skip(reason, owner)
+
+
+def _judge_unwanted(state: TargetState, owner: ClusterUID) -> Decision | Reason:
+    """Return why a copy is not wanted: its source is gone, is elsewhere here, or does not match; else a decision.
+
+    A move makes the new copy first: until that is here, the old one stays.
+    """
+    absence = _judge_source(state, owner)
+    if absence is None:
+        return Reason.SOURCE_DELETED
+    if not _proves_unwanted(state, absence):
+        return absence
+    if state.origin.move is Move.WAITS:
+        return Hold(Reason.NEW_COPY_MISSING, owner)
+    return Reason.MOVED if state.origin.move is Move.DONE else absence.reason
 
 
 def _misses_rule(state: TargetState) -> bool:
@@ -294,9 +312,10 @@ _UNWANTED = {
     RuleState.GONE: Reason.RULE_GONE,
     RuleState.UNSELECTED: Reason.NOT_SELECTED,
     RuleState.NOT_HERE: Reason.NOT_FOR_THIS_CLUSTER,
+    RuleState.OTHER_KIND: Reason.OTHER_KIND,
 }
 _ALWAYS = frozenset({Reason.SOURCE_DELETED, Reason.MOVED})
-"""The deletions under both policies: the source is gone, or the rule gives the copy another name."""
+"""The deletions under both policies: the source is gone, or the copy of the new name is here."""
 
 
 def _outranks(claim: Claim, marks: Marks) -> bool:

@@ -33,6 +33,7 @@ class Reason(enum.Enum):
     RULE_GONE = "RuleGone"
     NOT_SELECTED = "OwnerNotSelected"
     NOT_FOR_THIS_CLUSTER = "NotForThisCluster"
+    OTHER_KIND = "RuleReadsAnotherKind"
     SYNC_DISABLED = "SyncDisabled"
     COPY_FROZEN = "CopyFrozen"
     DELETED_HERE = "DeletedHere"
@@ -63,6 +64,7 @@ class Reason(enum.Enum):
     NAMESPACE_TERMINATING = "NamespaceTerminating"
     MAY_HOLD_NATIVE_OBJECTS = "MayHoldNativeObjects"
     BEING_DELETED = "BeingDeletedHere"
+    NEW_COPY_MISSING = "NewCopyMissing"
     OWNER_LEAVES = "OwnerLeaves"
     MISSING_AT_OWNER = "MissingAtOwner"
     DELETION_JUDGED = "DeletionBeingJudged"
@@ -87,6 +89,8 @@ class Delete:
     owner: ClusterUID
     is_order: bool = False
     """An order to delete all copies of this kind, so that their number is not a mistake."""
+    is_anew: bool = False
+    """A list shows that the source is gone, after its definition was installed again or its owner's history changed."""
 
 
 @dataclass(frozen=True, slots=True)

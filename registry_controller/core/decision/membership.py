@@ -1,8 +1,8 @@
 """Decides about copies of Clusters and registry Secrets, which belong to their natural owner (O4, O7).
 
-Laws: the local cluster's own objects are never replaced · an object that a person carried here stays until its natural
-owner is alive · a relay never deletes an object, and never brings an older state · no relay brings back a member that
-has left.
+Laws: the local cluster's own objects are never replaced, and nothing takes the name under which it makes them · an
+object that a person carried here stays until its natural owner is alive · a relay never deletes an object, and never
+brings an older state · no relay brings back a member that has left.
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ def _remove(state: TargetState, current: CurrentCopy, owner: ClusterUID) -> Dele
 
 
 def _decide_new_member(state: TargetState, member: MembershipState, claims: list[Claim], own: Claim | None) -> Decision:
+    if claims and member.is_own_name:
+        return Skip(Reason.RESERVED, claims[0].owner)
     if own is not None:
         return Skip(Reason.SYNC_DISABLED, own.owner) if own.sync_disabled else Apply(own, Reason.CREATE)
     relayed = _best_relayed(claims)
@@ -100,11 +102,11 @@ def _is_missing_for_a_while(state: TargetState, member: MembershipState, current
     """Report whether an object that its live member needs is missing there, which is no departure.
 
     These are the member's own Cluster, and the Secret that the member's Cluster here names, or named before the Cluster
-    was lost.
+    was lost, or before it named another one that does not work yet.
     """
     if state.target.group == meta.GROUP:
         return not (member.owner_is_present or member.owner_leaves)
-    return current.natural is not None or not member.has_cluster_here
+    return current.natural is not None or not member.has_cluster_here or member.needs_way
 
 
 def relayed_claims(state: TargetState) -> list[Claim]:

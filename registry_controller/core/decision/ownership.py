@@ -184,6 +184,18 @@ def voice_of_membership(natural: Collection[ClusterUID], *, peer: ClusterUID, lo
     return Voice.OWNER if peer in natural else Voice.INTERMEDIARY
 
 
+def natural_of_secret(
+    named_here: frozenset[ClusterUID], named_there: frozenset[ClusterUID], *, peer: ClusterUID
+) -> frozenset[ClusterUID]:
+    """Return the members to which a registry Secret at `peer` belongs here (O4, O7).
+
+    These are the members whose Clusters here name it. A Secret that no Cluster here names belongs to the peer itself,
+    where the peer's Cluster names it there. A relay's Clusters decide nothing: they may be older than those that were
+    here, and a relay could take a member's Secret from it.
+    """
+    return named_here or (named_there if named_there == {peer} else frozenset())
+
+
 def is_membership(kind: GVK, secret_type: str) -> bool:
     """Report whether objects of this kind (and Secret type) are membership."""
     if kind.group == meta.GROUP:

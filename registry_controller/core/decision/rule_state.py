@@ -1,7 +1,11 @@
 """Decides the state of the rule that made a copy: whether it acts, reads from the copy's owner, or was deleted (W3).
 
+What made a copy is a rule, the cluster in which that rule was created, its UID there, and the kind that it reads. A
+rule of the same name that differs in one of these is another rule.
+
 Laws: an unknown fact proves nothing · a rule that is missing at its owner was deleted only where something shows that:
-the event of the deletion, the owner's record, or a definition of rules that is older than the rule and still there.
+the event of the deletion, the owner's record, or a definition of rules that is older than the rule and still there ·
+another rule of that name decides about each copy as the copy's own rule would, and the policy in the copy counts.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
+from registry_controller.api.meta import ClusterUID, GroupKind
 from registry_controller.core.decision.state import RuleState
 
 
@@ -20,12 +25,33 @@ class RulePresence(enum.Enum):
     UNKNOWN = "its owner is silent, has not listed its rules, or the rule may be created again in a moment"
 
 
-class RuleFacts(NamedTuple):
-    """The facts about the rule that made a copy, towards the copy's owner; None is an unknown fact.
+class Maker(NamedTuple):
+    """A rule that makes copies: the cluster in which it was created, its UID there, and the kind that it reads.
 
-    `is_here` means that the rule is in this cluster. `presence` and `was_deleted` count while it is not: whether its
-    owner has it, and whether anything shows that it was deleted there. `acts` is false for a rule that is suspended, is
-    not accepted, or may not act here. `selects_us` is the answer of its `targetClusters`, `selects_owner` that of its
+    A provenance of an earlier version may lack `owner` or `uid`: an empty one is unknown, and differs from none.
+    """
+
+    owner: ClusterUID
+    uid: str
+    reads: GroupKind
+
+    def is_same_rule(self, other: Maker) -> bool:
+        """Return whether two rules of one name are one rule, which may read any kind."""
+        is_owner_same = not self.owner or not other.owner or self.owner == other.owner
+        return is_owner_same and (not self.uid or not other.uid or self.uid == other.uid)
+
+    def is_same(self, other: Maker) -> bool:
+        """Return whether the copies of both, under one name, have one maker."""
+        return self.is_same_rule(other) and self.reads == other.reads
+
+
+class RuleFacts(NamedTuple):
+    """The facts about the rule that made a copy, or has its name, towards the copy's owner; None is an unknown fact.
+
+    `is_here` means that a rule of that name is in this cluster. `presence` and `was_deleted` count while it is not:
+    whether its owner has it, and whether anything shows that it was deleted there. `acts` is false for a rule that is
+    suspended, is not accepted, or may not act here. `reads_kind` is false for one that reads another kind than that of
+    the copy's source. `selects_us` is the answer of its `targetClusters`, `selects_owner` that of its
     `clusterFeatureMatch`, both stabilized.
     """
 
@@ -33,6 +59,7 @@ class RuleFacts(NamedTuple):
     presence: RulePresence = RulePresence.UNKNOWN
     was_deleted: bool = False
     acts: bool = False
+    reads_kind: bool = True
     selects_us: bool | None = None
     selects_owner: bool | None = None
 
@@ -45,6 +72,8 @@ def evaluate_rule(facts: RuleFacts) -> RuleState:
         return RuleState.SILENT
     if not facts.selects_us:
         return RuleState.NOT_HERE
+    if not facts.reads_kind:
+        return RuleState.OTHER_KIND
     if facts.selects_owner is None:
         return RuleState.SILENT
     return RuleState.READS if facts.selects_owner else RuleState.UNSELECTED

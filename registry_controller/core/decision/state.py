@@ -118,10 +118,11 @@ class Tracking(enum.Enum):
 
 
 class RuleState(enum.Enum):
-    """The state of the rule that made the copy, towards the copy's owner."""
+    """The state of the rule that made the copy, or of the rule that has its name now, towards the copy's owner."""
 
     READS = "it acts here, and reads from the owner"
     MISSING = "its owner does not have it, and nothing shows that it was deleted there"
+    OTHER_KIND = "it acts here, and reads another kind than that of the copy's source"
     UNSELECTED = "it acts here, and the live owner has no features that it asks for"
     NOT_HERE = "it is for other clusters than this one"
     GONE = "it was deleted, here or proven at its owner"
@@ -139,13 +140,15 @@ class ProofResult(enum.Enum):
 class OwnerAnswer(NamedTuple):
     """An owner's answer about a source. `revision` is the resourceVersion that was found.
 
-    `wanted` means that a rule makes this very target of the found object: its watch is only late.
+    `wanted` means that a rule makes this very target of the found object: its watch is only late. `is_anew` means that
+    the definition of the kind is being deleted there, or is missing.
     """
 
     source: SourceRef
     answer: ProofResult
     revision: int = 0
     wanted: bool = False
+    is_anew: bool = False
 
 
 class NamespaceState(enum.Enum):
@@ -156,6 +159,14 @@ class NamespaceState(enum.Enum):
     TERMINATING = "terminating"
 
 
+class Move(enum.Enum):
+    """Whether the rule that made a copy gives the copy's source another place now."""
+
+    NONE = "its rule gives the source no other place"
+    WAITS = "its rule gives the source another place, and no copy of the source is there"
+    DONE = "a copy of the source is at the place that its rule gives it now"
+
+
 class Origin(NamedTuple):
     """The facts in the caches about a copy's source and rule, while no claim stands for the copy.
 
@@ -163,10 +174,12 @@ class Origin(NamedTuple):
     is a rule that reads its owner. `barrier` keeps that rule from changing the copy, which stays as it is unless
     another rule claims it. `offered_at` is the resourceVersion of the source in the caches, 0 if it is not there.
     `others_synced` means that every rule which reads the source's kind from its owner has its lists complete.
-    `rule_state` is the state of the rule that made the copy, `deletes_unwanted` its policy. For a copy of a rule,
-    `source_rule` is the state of that rule at its owner; None for another copy. `moved` means that the rule
-    makes another copy of the source now. `saw_match` means that this daemon has seen the rule, as it is now, match the
-    source, and no answer that the source exists.
+    `rule_state` is the state of the rule that made the copy, `deletes_unwanted` its policy; where another rule has its
+    name here, the state of the latter, and the policy in the copy. For a copy of a rule, `source_rule` is the state of
+    that rule at its owner; None for another copy. `move` is whether the rule that made the copy gives its source
+    another place now, `moved_to` that place. `saw_match` means that this daemon has seen the rule, as it is now, match
+    the source, and no answer that the source exists. `is_anew` means that the source, or the feature that the rule asks
+    for, is absent since its definition was installed again, or since its owner has another history.
     """
 
     rule: str = ""
@@ -177,8 +190,10 @@ class Origin(NamedTuple):
     rule_state: RuleState = RuleState.SILENT
     deletes_unwanted: bool = False
     source_rule: RuleState | None = None
-    moved: bool = False
+    move: Move = Move.NONE
+    moved_to: Target | None = None
     saw_match: bool = False
+    is_anew: bool = False
 
 
 class MembershipState(NamedTuple):
@@ -188,8 +203,9 @@ class MembershipState(NamedTuple):
     whose Clusters are deleted here, by a tombstone or because this cluster leaves. For a Cluster, `owner_is_present`
     means that its live member is known to have a Cluster of itself now, of any name, `owner_leaves` that it has had
     none for so long that it has left, and `leaves_behind` that copies of its objects must be deleted first.
-    `has_cluster_here` means that any Cluster of the object's owner is here. `successors` are the proven new IDs of the
-    cluster of that name (P11).
+    `has_cluster_here` means that any Cluster of the object's owner is here. `needs_way` means that its member is not
+    read yet with the credentials that its Cluster here names, so that an earlier Secret is kept (P7). `successors` are
+    the proven new IDs of the cluster of that name (P11).
     """
 
     tombstone: int = 0
@@ -198,6 +214,9 @@ class MembershipState(NamedTuple):
     owner_leaves: bool = False
     leaves_behind: bool = False
     has_cluster_here: bool = True
+    needs_way: bool = False
+    is_own_name: bool = False
+    """This cluster itself makes the object of this name, which may be missing."""
     successors: frozenset[ClusterUID] = frozenset()
 
 

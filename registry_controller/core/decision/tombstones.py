@@ -43,8 +43,10 @@ class MembershipFacts:
     the memberships that were here and have no tombstone yet, by member, and `proven` the members with a proven
     departure. `ordered` are the stored tombstones of which this cluster knows that they are orders: `leave` was given
     here, or the member's own was read at the member. `lasting` are the live members whose own Cluster has been missing
-    for long. `silent_s` is for how many seconds a member has been silent while other members answered. After
-    `trusts_after_s` seconds of silence the report of another member counts; 0 means never.
+    for long. `revisions` are the last known revisions of the Clusters of memberships, by membership, `former` the
+    memberships that were here before a later one of the same member. `silent_s` is for how many seconds a member has
+    been silent while other members answered. After `trusts_after_s` seconds of silence the report of another member
+    counts; 0 means never.
     """
 
     local: ClusterUID
@@ -59,6 +61,8 @@ class MembershipFacts:
     proven: frozenset[ClusterUID]
     ordered: frozenset[Tombstone]
     lasting: frozenset[ClusterUID]
+    revisions: Mapping[str, int]
+    former: Mapping[ClusterUID, frozenset[str]]
     silent_s: Mapping[ClusterUID, float]
     today: date
     trusts_after_s: float
@@ -66,6 +70,12 @@ class MembershipFacts:
     def is_farewell(self, stone: Tombstone) -> bool:
         """Report whether a live member shows this tombstone of itself."""
         return stone.member == stone.reported_by and stone in self.there.get(stone.member, ())
+
+    def covers(self, stone: Tombstone, membership: str) -> bool:
+        """Report whether a tombstone is about a membership of its member, or about a later one."""
+        if stone.covers(membership):
+            return True
+        return _is_earlier(stone, membership, self.revisions.get(membership, 0), former=self.former)
 
     def is_order(self, stone: Tombstone) -> bool:
         """Report whether a stored tombstone is an order: `leave` here, or the tombstone that was read at the member."""
@@ -88,6 +98,9 @@ class Leavers:
     ordered: frozenset[ClusterUID] = frozenset()
     has_left: bool = False
     over: Mapping[ClusterUID, frozenset[str]] = field(default_factory=dict)
+    stones: Mapping[ClusterUID, frozenset[Tombstone]] = field(default_factory=dict)
+    """The valid tombstones, by member."""
+    former: Mapping[ClusterUID, frozenset[str]] = field(default_factory=dict)
     known: Memberships = field(default_factory=dict)
     pending: Mapping[ClusterUID, frozenset[ClusterUID]] = field(default_factory=dict)
     """The members that report a departure, by member that is silent and still here."""
@@ -101,15 +114,28 @@ class Leavers:
         """Report whether the copy of a membership's Cluster is to be deleted; a newer Cluster is not."""
         return member in self.gone and membership in self.known.get(member, ())
 
-    def bars(self, member: ClusterUID, membership: str) -> bool:
+    def bars(self, member: ClusterUID, membership: str, revision: int) -> bool:
         """Report whether relays bring no objects of a membership here; an empty `membership` is an unknown one.
 
-        Objects that are here may be updated until they are deleted: that brings no member back.
+        `revision` is that of the Cluster, 0 if it is unknown. Objects that are here may be updated until they are
+        deleted: that brings no member back.
         """
         if member in self.known:
             return member in self.gone
         over = self.over.get(member, frozenset())
-        return membership in over or "" in over or (not membership and bool(over))
+        if membership in over or "" in over or (not membership and over):
+            return True
+        stones = self.stones.get(member, ())
+        return any(_is_earlier(stone, membership, revision, former=self.former) for stone in stones)
+
+
+def _is_earlier(
+    stone: Tombstone, membership: str, revision: int, *, former: Mapping[ClusterUID, frozenset[str]]
+) -> bool:
+    """Report whether a membership is earlier than that of a tombstone: by revision, else as it was met here."""
+    if stone.revision and revision:
+        return revision < stone.revision
+    return membership in former.get(stone.member, ())
 
 
 def leavers(known: MembershipFacts) -> Leavers:
@@ -118,8 +144,10 @@ def leavers(known: MembershipFacts) -> Leavers:
     has_left = _has_left(known)
     standing: dict[ClusterUID, set[Tombstone]] = {}
     over: dict[ClusterUID, set[str]] = {}
+    stones: dict[ClusterUID, set[Tombstone]] = {}
     for stone in valid:
         over.setdefault(stone.member, set()).add(stone.membership)
+        stones.setdefault(stone.member, set()).add(stone)
         if stone in known.here:
             standing.setdefault(stone.member, set()).add(stone)
     waits_s = {member: _wait_s(known, member, stones) for member, stones in standing.items()}
@@ -130,6 +158,8 @@ def leavers(known: MembershipFacts) -> Leavers:
         farewells=frozenset(stone for stone in valid if known.is_farewell(stone)),
         has_left=has_left,
         over={member: frozenset(found) for member, found in over.items()},
+        stones={member: frozenset(found) for member, found in stones.items()},
+        former=known.former,
         known=known.memberships,
         pending={
             member: frozenset(stone.reported_by for stone in stones if _covers(known, stone))
@@ -179,7 +209,7 @@ def _is_withdrawn(known: MembershipFacts, stone: Tombstone) -> bool:
 
 def _covers(known: MembershipFacts, stone: Tombstone) -> bool:
     """Report whether a tombstone is about a membership that is here, and not about an earlier one."""
-    return any(uid is not None and stone.covers(uid) for uid in known.memberships.get(stone.member, ()))
+    return any(uid is not None and known.covers(stone, uid) for uid in known.memberships.get(stone.member, ()))
 
 
 def _is_over(known: MembershipFacts, stone: Tombstone) -> bool:
@@ -228,7 +258,8 @@ def _witnessed(known: MembershipFacts) -> Iterator[Tombstone]:
     """Yield our own tombstones of proven departures: they stay readable when the member is gone."""
     for member in known.proven:
         for membership in sorted(known.met.get(member, ())):
-            stone = Tombstone(member, membership, known.local, known.today + LASTS)
+            revision = known.revisions.get(membership, 0)
+            stone = Tombstone(member, membership, known.local, known.today + LASTS, revision)
             if _is_over(known, stone):
                 yield stone
 
@@ -242,12 +273,12 @@ def _wait_s(known: MembershipFacts, member: ClusterUID, stones: set[Tombstone]) 
     if member in known.alive:
         return _wait_for_live_s(known, member, stones)
     if not here:  # only credentials are left, which no Cluster names
-        was_another = any(not any(stone.covers(uid) for stone in stones) for uid in known.met.get(member, ()))
+        was_another = any(not any(known.covers(stone, uid) for stone in stones) for uid in known.met.get(member, ()))
         counts = known.trusts_after_s or any(_counts_at_once(known, stone) for stone in stones)
         return 0.0 if counts and not was_another else None
     waits_s: list[float] = [0.0]
     for uid in here:
-        found = [stone for stone in stones if uid is not None and stone.covers(uid)]
+        found = [stone for stone in stones if uid is not None and known.covers(stone, uid)]
         if not found:
             return None
         if not any(_counts_at_once(known, stone) for stone in found):

@@ -2,7 +2,8 @@
 
 Laws: compare and merge use the same walk, so compare reports exactly the changes of merge · compare never reports a
 difference for a result of merge · values that the server or its controllers allocate are no drift · the value
-of another manager at a place that the rule takes out is no drift · values are not reported.
+of another manager at a place that the rule takes out is no drift · values are not reported · the remainder
+after a write does not depend on the additions of other managers.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any, Final, NamedTuple
 
 from registry_controller.api import meta, provenance
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import Manifest, Target
 from registry_controller.core.diff.managed_fields import FieldOwners, read_owners
+from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder, digest_found
 from registry_controller.core.diff.walk import MergeWalk, format_place
 from registry_controller.core.mutation.left_fields import LeftFields, LeftPath, build_left_fields
 from registry_controller.core.mutation.local_fields import Path, fit_service, get_local_fields
@@ -47,7 +50,8 @@ class Comparison:
     """The result of compare: the `paths` that differ, and the other `managers` of those fields, all sorted.
 
     `left` are the places where another manager's value stays. `unpaired` are lists in which a place is left, and whose
-    elements cannot be paired: they are written as the rule wants them.
+    elements cannot be paired: they are written as the rule wants them. `remainder` is the rest of the
+    difference if the API server stores the copy as it is.
     """
 
     drift: Drift
@@ -55,6 +59,11 @@ class Comparison:
     managers: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     unpaired: tuple[str, ...] = ()
+    remainder: Remainder = dataclass_field(default=NOTHING_REMAINS, compare=False)
+
+    @property
+    def is_in_sync(self) -> bool:
+        return self.drift is Drift.IN_SYNC
 
 
 NOTHING_LEFT: Final = Left()
@@ -62,27 +71,40 @@ NOTHING_LEFT: Final = Left()
 
 def compare(desired: Manifest, current: Manifest, *, manager: str, left: Left = NOTHING_LEFT) -> Comparison:
     """Compare a copy with the wanted copy; `manager` is the daemon's field manager."""
-    walk = _compare_and_merge(desired, current, manager=manager, left=left)[1]
-    drift = Drift.DIFFERS if walk.paths else Drift.AMBIGUOUS if walk.is_ambiguous else Drift.IN_SYNC
-    found = (walk.paths, walk.managers, walk.left, walk.unpaired)
-    return Comparison(drift, *(tuple(sorted(set(texts))) for texts in found))
+    return compare_and_merge(desired, current, manager=manager, left=left)[0]
 
 
 def merge(desired: Manifest, current: Manifest, *, manager: str, left: Left = NOTHING_LEFT) -> Manifest:
     """Build the body of the PUT that makes `current` the wanted copy; fields of other managers stay."""
-    return _compare_and_merge(desired, current, manager=manager, left=left)[0]
+    return compare_and_merge(desired, current, manager=manager, left=left)[1]
+
+
+def compare_and_merge(
+    desired: Manifest, current: Manifest, *, manager: str, left: Left = NOTHING_LEFT
+) -> tuple[Comparison, Manifest]:
+    """Compare a copy with the wanted copy, and build the body of the PUT that makes it the wanted one."""
+    merged, walk = _walk(desired, current, manager=manager, left=left)
+    drift = Drift.DIFFERS if walk.paths else Drift.AMBIGUOUS if walk.is_ambiguous else Drift.IN_SYNC
+    remainder = NOTHING_REMAINS
+    if drift is not Drift.IN_SYNC:
+        state = digest_found(walk.paths, walk.found) if walk.paths else b""
+        remainder = Remainder(state, tuple(sorted(walk.extras)), tuple(sorted(walk.lost)))
+    paths, managers, kept, unpaired = (
+        tuple(sorted(set(texts))) for texts in (walk.paths, walk.managers, walk.left, walk.unpaired)
+    )
+    return Comparison(drift, paths, managers, kept, unpaired, remainder), merged
 
 
 def carry_over(desired: Manifest, current: Manifest, *, manager: str, left: Left) -> Manifest:
     """Build the copy that takes the place of `current`: the wanted one, with the cluster's values at left places."""
     if not left.paths:
         return desired
-    merged = _compare_and_merge(desired, current, manager=manager, left=left, only_left=True)[0]
+    merged = _walk(desired, current, manager=manager, left=left, only_left=True)[0]
     info = {name: value for name, value in merged["metadata"].items() if name not in _KEPT_METADATA}
     return {**merged, "metadata": info}
 
 
-def _compare_and_merge(
+def _walk(
     desired: Manifest, current: Manifest, *, manager: str, left: Left, only_left: bool = False
 ) -> tuple[Manifest, MergeWalk]:
     target = _get_target(desired)
@@ -150,7 +172,9 @@ def _merge_map(
     target = _get_target(desired)
     for name, text in wanted.items():
         if name not in found or not _is_same_text(name, text, found[name], target):
-            walk.add_difference(("metadata", field, name), owners.of_field(name))
+            walk.add_difference(("metadata", field, name), owners.of_field(name), found=found.get(name))
+        if name not in found:
+            walk.lost.append(format_place(("metadata", field, name)))
     merged = dict(wanted)
     for name, text in found.items():
         if name in wanted:
@@ -161,7 +185,7 @@ def _merge_map(
         if is_left:
             walk.left.append(format_place(("metadata", field, name)))
         if not is_left and (walk.only_left or _is_to_be_removed(name, found, by, target)):
-            walk.add_difference(("metadata", field, name), by)
+            walk.add_difference(("metadata", field, name), by, found=text)
         else:
             merged[name] = text
     return merged

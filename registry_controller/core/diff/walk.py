@@ -1,13 +1,14 @@
 """Walks through a wanted and a current object at once: returns the merged object, and collects the differences.
 
-Laws: a current value is either kept or reported as a difference, never both · values are not collected · at a place
-that the rule leaves to this cluster, the value of another manager is kept, and that of the daemon alone is not, unless
-the stored copy was written with this place left.
+Laws: a current value is either kept or reported as a difference, never both · values leave this package as a digest
+only · at a place that the rule leaves to this cluster, the value of another manager is kept, and that of the daemon
+alone is not, unless the stored copy was written with this place left · a wanted field that is missing is lost, and one
+that is there with another value is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -30,7 +31,9 @@ class MergeWalk:
     `is_ambiguous` is set when the daemon may have written a field that is not wanted. `replicas` is the field behind
     the kind's scale subresource. `left` collects the kept values of other managers at left places, and `unpaired` the
     lists whose elements cannot be paired although a place in them is left. With `only_left`, no other value that is
-    not wanted stays: the result is a new object for the old one's place.
+    not wanted stays: the result is a new object for the old one's place. `found` are the present values at `paths`,
+    None where there is none. `lost` are the wanted fields that are missing, and `extras` the fields that make it
+    ambiguous, outside of lists.
     """
 
     local_fields: frozenset[Path]
@@ -41,11 +44,20 @@ class MergeWalk:
     is_ambiguous: bool = False
     left: list[str] = field(default_factory=list)
     unpaired: list[str] = field(default_factory=list)
+    found: list[object] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    extras: list[Path] = field(default_factory=list)
 
-    def add_difference(self, at: At, owners: FieldOwners) -> None:
-        """Record a difference."""
+    def add_difference(self, at: At, owners: FieldOwners, *, found: object) -> None:
+        """Record a difference, with the present value."""
         self.paths.append(format_place(at))
+        self.found.append(found)
         self.managers |= owners.other_managers
+
+    def add_lost(self, at: At, value: object) -> None:
+        """Record that a wanted value is missing, unless it is empty: servers need not store that."""
+        if not _is_empty(value):
+            self.lost.append(format_place(at))
 
     def merge_mapping(
         self, desired: Manifest, current: Manifest, owners: FieldOwners, at: At, left: LeftFields | None = None
@@ -59,7 +71,8 @@ class MergeWalk:
             elif current.get(name) is None:
                 merged[name] = value
                 if value or left is None or left.field(name) is None:  # some servers drop an emptied map
-                    self.add_difference(here, owners.of_field(name))
+                    self.add_difference(here, owners.of_field(name), found=None)
+                    self.add_lost(here, value)
             else:
                 below = left.field(name) if left is not None else None
                 merged[name] = self._merge_value(value, current[name], owners.of_field(name), here, below)
@@ -77,7 +90,7 @@ class MergeWalk:
         if isinstance(desired, list) and isinstance(current, list):
             return self._merge_list(desired, current, owners, at, left)
         if not _is_equal(desired, current):
-            self.add_difference(at, owners)
+            self.add_difference(at, owners, found=current)
         return desired
 
     def _merge_list(
@@ -94,7 +107,7 @@ class MergeWalk:
         for index, value in enumerate(desired):
             found = pairs.get(index)
             if found is None or found < latest:
-                self.add_difference((*at, index), owners)
+                self.add_difference((*at, index), owners, found=None if found is None else current[found])
             if found is None:
                 merged.append(value)
             else:
@@ -102,6 +115,11 @@ class MergeWalk:
                 below = left.element(index, value) if left is not None and has_pairs else None
                 merged.append(self._merge_value(value, current[found], elements[found], (*at, index), below))
         paired = set(pairs.values())
+        if len(pairs) < len(desired):
+            extra = [value for index, value in enumerate(current) if index not in paired]
+            missing = {index: value for index, value in enumerate(desired) if index not in pairs}
+            for index, value in _list_lost(missing, extra, keys=owners.element_keys()):
+                self.add_lost((*at, index), value)
         for index, value in enumerate(current):
             if index not in paired:
                 below = left.extra_element(value) if left is not None else None
@@ -121,7 +139,7 @@ class MergeWalk:
         if self.only_left:
             return _GONE
         if not owners.is_known:
-            self.is_ambiguous = True
+            self._note_ambiguous(at)
             return _GONE
         if not owners.entries:
             return value
@@ -155,7 +173,8 @@ class MergeWalk:
             return value
         if owners.is_known:
             self._note_extra(value, owners, at)
-        self.is_ambiguous = self.is_ambiguous or not owners.is_known
+        else:
+            self._note_ambiguous(at)
         return _GONE
 
     def _is_around_replicas(self, at: At) -> bool:
@@ -174,9 +193,15 @@ class MergeWalk:
             self._note_extra(child, element, (*at, step))
         if not owned:
             if owners.include_us:
-                self.is_ambiguous = True
+                self._note_ambiguous(at)
             else:
-                self.add_difference(at, owners)
+                self.add_difference(at, owners, found=value)
+
+    def _note_ambiguous(self, at: At) -> None:
+        self.is_ambiguous = True
+        path = tuple(step for step in at if isinstance(step, str))
+        if len(path) == len(at):
+            self.extras.append(path)
 
 
 def _pair_elements(
@@ -203,6 +228,25 @@ def _list_identities(items: Sequence[Any], keys: tuple[str, ...]) -> list[str]:
     return [format_canonical(item) for item in items]
 
 
+def _list_lost(
+    missing: Mapping[int, Any], extra: Sequence[Any], *, keys: tuple[str, ...]
+) -> Iterator[tuple[int, object]]:
+    """List the wanted elements that are missing: those for which no extra one can stand, spelled otherwise."""
+    if keys and all(isinstance(item, Mapping) for item in (*missing.values(), *extra)):
+        for index, value in missing.items():
+            if not any(all(key not in value or value[key] == item.get(key) for key in keys) for item in extra):
+                yield index, value
+    elif len(extra) < len(missing):
+        yield from missing.items()
+
+
+def _is_empty(value: object) -> bool:
+    """Return whether a value is empty: false, zero, an empty text, or a map or list of such values."""
+    if isinstance(value, Mapping):
+        return all(_is_empty(child) for child in value.values())
+    return not value or (isinstance(value, list) and all(_is_empty(child) for child in value))
+
+
 def _is_equal(left: object, right: object) -> bool:
     """Compare scalars as JSON does: true differs from 1, 1.0 does not."""
     return isinstance(left, bool) == isinstance(right, bool) and left == right
@@ -210,6 +254,15 @@ def _is_equal(left: object, right: object) -> bool:
 
 def _generalize(at: At) -> Path:
     return tuple("*" if isinstance(step, int) else step for step in at)
+
+
+def list_lost(wanted: Manifest, stored: Manifest, *, at: At) -> tuple[str, ...]:
+    """List the wanted fields that a stored object lacks; `at` is its place."""
+    if wanted == stored:
+        return ()
+    walk = MergeWalk(frozenset())
+    walk.merge_mapping(wanted, stored, FieldOwners((), is_known=True), at)
+    return tuple(sorted(walk.lost))
 
 
 def format_place(at: At) -> str:

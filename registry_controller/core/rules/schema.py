@@ -153,6 +153,31 @@ def find_unknown_properties(ours: Manifest, *, installed: Manifest, version: str
     return tuple(path for path in found if path not in ("apiVersion", "kind", "metadata"))
 
 
+def find_unknown_fields(manifest: Manifest, *, definition: Manifest, version: str) -> Iterator[str]:
+    """List the paths under `spec` that a definition does not know; a null counts as no value.
+
+    Fields below a listed field are not listed.
+    """
+    found = get_schema(definition, version)
+    properties = found.get("properties") if isinstance(found, Mapping) else None
+    yield from _find_unknown_values(manifest.get("spec"), (properties or {}).get("spec"), "spec")
+
+
+def _find_unknown_values(value: object, schema: object, path: str) -> Iterator[str]:
+    if not isinstance(schema, Mapping) or schema.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _find_unknown_values(item, schema.get("items"), f"{path}[{index}]")
+    elif isinstance(value, Mapping) and "additionalProperties" not in schema:
+        known = schema.get("properties") or {}
+        for name, item in value.items():
+            if name in known:
+                yield from _find_unknown_values(item, known[name], f"{path}.{name}")
+            elif item is not None:
+                yield f"{path}.{name}"
+
+
 def get_schema(definition: Manifest, version: str) -> object:
     """Return the schema of a version of a definition; None without one."""
     spec = definition.get("spec")

@@ -6,6 +6,7 @@ Laws: no part of an accepted rule is silently ignored · the size of a rule is l
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +20,7 @@ from registry_controller.core.mutation.overrides import Operation, OverrideActio
 from registry_controller.core.mutation.templates import check_override, is_template, read_operation
 from registry_controller.core.rules.findings import Finding, find_warnings
 from registry_controller.core.rules.gjson import compile_path
+from registry_controller.core.rules.schema import find_unknown_fields
 from registry_controller.gotemplate import DEFAULT
 
 _MAX_VALUES: Final = 20_000
@@ -31,6 +33,7 @@ _MAX_FINDINGS: Final = 50
 
 ACCEPTED: Final = "Accepted"
 INVALID_SPEC: Final = "InvalidSpec"
+UNKNOWN_FIELDS: Final = "UnknownFields"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +46,32 @@ class RuleVerdict:
     warnings: tuple[str, ...] = ()
 
 
-def read_and_validate(manifest: meta.Manifest) -> tuple[SyncRule | None, RuleVerdict]:
-    """Read and validate a rule; the rule is None when it cannot be read."""
+def read_and_validate(
+    manifest: meta.Manifest, *, definition: meta.Manifest | None = None
+) -> tuple[SyncRule | None, RuleVerdict]:
+    """Read and validate a rule; the rule is None when it cannot be read.
+
+    `definition` is this release's definition of rules. A rule with other fields was written for a later release: what
+    it asks for is not known, and it is not accepted.
+    """
     rule, findings = find_problems(manifest)
+    if definition is not None and not has_too_many_values(manifest.get("spec")):
+        unknown = find_unknown_fields(manifest, definition=definition, version=meta.VERSION)
+        if paths := [*itertools.islice(unknown, _MAX_FINDINGS)]:
+            return rule, RuleVerdict(False, UNKNOWN_FIELDS, _describe_unknown(paths))
     errors = "; ".join([str(finding) for finding in findings if finding.is_error][:_MAX_FINDINGS])
     warnings = tuple([str(finding) for finding in findings if not finding.is_error][:_MAX_FINDINGS])
     verdict = (
         RuleVerdict(False, INVALID_SPEC, errors, warnings) if errors else RuleVerdict(True, ACCEPTED, "", warnings)
     )
     return rule, verdict
+
+
+def _describe_unknown(paths: Sequence[str]) -> str:
+    return (
+        f"{', '.join(paths)}: not known to this daemon, which is older than the CRDs here: upgrade it; until then the "
+        "rule does nothing, and its copies stay"
+    )
 
 
 def find_problems(manifest: meta.Manifest) -> tuple[SyncRule | None, list[Finding]]:

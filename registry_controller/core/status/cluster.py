@@ -17,18 +17,25 @@ from registry_controller.api.meta import ALLOW_DELETIONS, GROUP, ClusterUID
 
 OWN_CLUSTER_MISSING: Final = "OwnClusterMissing"
 """The condition of a peer that has no Cluster of itself; its time is when that began."""
+AUTH_INFO_NOT_USED: Final = "AuthInfoNotUsed"
+"""The condition of a peer that is read with other credentials than those that its Cluster names."""
 MISSING_FOR_LONG: Final = "MissingForLong"
 """The reason of the condition once `leave NAME` may remove the peer."""
 
+DELETION_HALTED: Final = "DeletionHalted"
+"""The condition that stores the limit on deletions of a peer's copies over all rules."""
+
 CONDITIONS: Final = (
     "LocalCluster", "LocalConflict", "ClusterMetadataSet", "Ready", "ClustersSynced", "RulesMissing",
-    OWN_CLUSTER_MISSING,
+    OWN_CLUSTER_MISSING, AUTH_INFO_NOT_USED, DELETION_HALTED,
 )  # fmt: skip
 """The condition types that the daemon writes."""
 
 METADATA_FIELDS: Final = ("provider", "distribution", "version", "kubeletVersions", "kubeProxyVersions", "locality")
 
 _MAX_PROBLEMS: Final = 20
+_COUNTS: Final = "counts:"
+_NUMBER: Final = re.compile(r"[0-9]{1,9}$")
 _SINCE: Final = re.compile(rf"{re.escape(ALLOW_DELETIONS)}=([0-9TZ:-]{{1,40}})$")
 
 
@@ -62,12 +69,15 @@ class ClusterFacts:
     """The facts that determine a Cluster's status. Texts are for people, and empty when there is nothing to report.
 
     `failure` is why the peer is not read (unreachable, another cluster, 401). `connected` is true while the peer is
-    read and its identity is proven. Before the first answer, there is neither. `reported_left_by` has the names of
-    members that report the departure of a silent peer, `reported_rebuilt_by` of members that have another cluster of
-    its name at another address. `missing_rules` are rules that are missing there without a trace since `missing_since`,
-    while copies here wait for them; `name` is the name of the Cluster. `own_cluster` is about the Cluster of a peer at
-    the peer; an absence of `absence_s` seconds is a departure, 0 for never. `metadata` and `known_there` (the Clusters
-    in the peer) are None until they were read.
+    read and its identity is proven. Before the first answer, there is neither. `unused_auth` is why the credentials and
+    the endpoint that the Cluster names are not used, while the peer is read over another way. `reported_left_by` has
+    the names of members that report the departure of a silent peer, `reported_rebuilt_by` of members that have another
+    cluster of its name at another address. `missing_rules` are rules that are missing there without a trace since
+    `missing_since`, while copies here wait for them; `name` is the name of the Cluster. `own_cluster` is about the
+    Cluster of a peer at the peer; an absence of `absence_s` seconds is a departure, 0 for never.
+    `deletions` is the stored form of the limit on deletions of the peer's copies, None without one; `deletions_waiting`
+    is how many its halt keeps back, and `deletions_known` is false until that is known after a start. `metadata` and
+    `known_there` (the Clusters in the peer) are None until they were read.
     """
 
     is_local: bool
@@ -76,6 +86,7 @@ class ClusterFacts:
     auth_problem: str = ""
     failure: str = ""
     connected: bool = False
+    unused_auth: str = ""
     reported_left_by: Sequence[str] = ()
     reported_rebuilt_by: Sequence[str] = ()
     conflict: str = ""
@@ -91,6 +102,9 @@ class ClusterFacts:
     name: str = ""
     own_cluster: OwnCluster = OwnCluster.PRESENT
     absence_s: int = 0
+    deletions: Mapping[str, Any] | None = None
+    deletions_waiting: int = 0
+    deletions_known: bool = True
     generation: int = 0
 
 
@@ -113,6 +127,7 @@ def build_cluster_status(facts: ClusterFacts, *, current: Mapping[str, Any] | No
                 if kind == "LocalConflict" and not facts.is_local
                 else {"type": kind, "status": None}
                 for kind in CONDITIONS
+                if kind != DELETION_HALTED  # a Cluster that is enabled again goes on to count
             ],
         }
     verdict = _decide_state(facts)
@@ -131,6 +146,8 @@ def build_cluster_status(facts: ClusterFacts, *, current: Mapping[str, Any] | No
         _build_clusters_synced(facts, verdict),
         _build_rules_missing(facts),
         _build_own_cluster_missing(facts),
+        _build_auth_info_not_used(facts),
+        _build_deletion_halted(facts),
     )
     status["conditions"] = [condition for condition in found if condition]
     return status
@@ -276,6 +293,41 @@ def _build_own_cluster_missing(facts: ClusterFacts) -> Mapping[str, Any] | None:
         message = "it has no Cluster of itself"
     advice = "; if it has left, run `registry-controller leave NAME` here" if is_lasting else ""
     return _build_condition(OWN_CLUSTER_MISSING, True, reason=reason, message=message + advice, facts=facts)
+
+
+def _build_auth_info_not_used(facts: ClusterFacts) -> Mapping[str, Any]:
+    if not (facts.unused_auth and facts.connected):
+        return {"type": AUTH_INFO_NOT_USED, "status": None}
+    message = f"it is read with other credentials or at its earlier endpoint, because: {facts.unused_auth}"
+    return _build_condition(AUTH_INFO_NOT_USED, True, reason="OtherCredentialsUsed", message=message, facts=facts)
+
+
+def _build_deletion_halted(facts: ClusterFacts) -> Mapping[str, Any] | None:
+    if not facts.deletions_known:
+        return None
+    if facts.deletions is None:
+        return {"type": DELETION_HALTED, "status": None}
+    moment, counts = facts.deletions.get("haltedAt"), " ".join(f"{k}={v}" for k, v in facts.deletions.items())
+    if not moment:
+        message = f"the deletions of this cluster's copies here are counted; {_COUNTS} {counts}"
+        return _build_condition(DELETION_HALTED, False, reason="Counting", message=message, facts=facts)
+    message = (
+        f"{facts.deletions_waiting} copies of this cluster's objects would be deleted, more than the limit "
+        "over all rules allows in five minutes; they are kept; to delete them: "
+        f"kubectl annotate --overwrite clusters.{GROUP} {facts.name} {ALLOW_DELETIONS}={moment}; {_COUNTS} {counts}"
+    )
+    return _build_condition(DELETION_HALTED, True, reason="TooManyDeletions", message=message, facts=facts)
+
+
+def read_deletions(status: object) -> Mapping[str, Any] | None:
+    """Return the stored form of the limit on deletions from a stored status; None without one."""
+    conditions = status.get("conditions") if isinstance(status, Mapping) else None
+    for condition in conditions if isinstance(conditions, list) else ():
+        if isinstance(condition, Mapping) and condition.get("type") == DELETION_HALTED:
+            found = str(condition.get("message")).rpartition(f"; {_COUNTS} ")[2]
+            pairs = (pair.partition("=") for pair in found.split())
+            return {name: int(value) if _NUMBER.match(value) else value for name, _, value in pairs}
+    return None
 
 
 def _join_problems(problems: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from registry_controller.api.meta import ObjectKey
-from tests.sim.checks.expected_copies import Marks, Place, marks_of
+from tests.sim.checks.expected_copies import Marks, Place, marks_of, stored_forms
 from tests.sim.checks.oracle import Claim, Fate, Oracle
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.kinds import BY_KIND
@@ -148,7 +148,10 @@ class _End(NamedTuple):
                 continue
             if (self.cluster, self.place, claim.owner) in self.oracle.contested:
                 self.tally.clause("W2")
-            said = claim.copy.differs(found)
-            if not said:
+            forms = stored_forms(claim.copy, self.oracle.world.habits(self.cluster), None)
+            told = [form.differs(found) for form in forms]
+            if not all(told):
+                self.tally.clauses["A10"] += bool(told[0])
                 return None
+            said = told[0]
         return "O8" if "older" in said else "W1", said

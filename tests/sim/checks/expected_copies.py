@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster.fields import Manifest
+from tests.sim.cluster.habits import Habits
 from tests.sim.cluster.kinds import BY_KIND
-from tests.sim.schedule.vocabulary import LEFT, LETS_IN, TEMPLATES
+from tests.sim.schedule.vocabulary import LEFT, LETS_IN, NEWER, TEMPLATES
 
 
 class Marks(NamedTuple):
@@ -131,6 +133,27 @@ class Rule:
         return str(self.manifest["metadata"]["name"])
 
     @property
+    def uid(self) -> str:
+        """Tell the uid where it was made."""
+        made_of = marks_of(self.manifest).provenance.get("source") or self.manifest["metadata"]
+        return str(made_of["uid"])
+
+    @property
+    def is_idle(self) -> bool:
+        """Say whether it does nothing: by its own word, because it is altered here, or because it is of the future."""
+        return bool(self.spec.get("suspend") or NEWER in self.spec or self.is_altered)
+
+    @property
+    def is_altered(self) -> bool:
+        """Say whether it is a copy that is not as its owner wrote it, and is not to be obeyed (A8)."""
+        marks = marks_of(self.manifest)
+        written = marks.provenance.get("spec")
+        if not written or marks.frozen or written["resourceVersion"] != marks.provenance["source"]["resourceVersion"]:
+            return False
+        text = json.dumps(self.manifest["spec"], sort_keys=True, separators=(",", ":"))
+        return bool(written["digest"] != hashlib.blake2b(text.encode(), digest_size=16).hexdigest())
+
+    @property
     def spec(self) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.manifest["spec"]
         return found
@@ -228,6 +251,14 @@ class Copy:
         if self.status is not None and (found.get("status") or {}) != self.status:
             return f"its status is {found.get('status')} and not {self.status}"
         return ""
+
+
+def stored_forms(copy: Copy, habits: Habits, over: Manifest | None) -> Iterator[Copy]:
+    """Spell a copy as it may be stored: as it is wanted, and as the server spells it now; `over` is what is there."""
+    yield copy
+    sent = {**copy.content, "metadata": {"labels": copy.labels}, "status": copy.status}
+    made = habits.stored_form(copy.place.kind, sent, over)
+    yield replace(copy, content=content_of(made), labels=made["metadata"]["labels"], status=made["status"])
 
 
 def content_of(manifest: Manifest) -> dict[str, Any]:

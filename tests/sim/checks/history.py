@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.fields import Manifest
+from tests.sim.cluster.habits import Habits
 from tests.sim.cluster.kinds import BY_KIND, Kind
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.store import Change
@@ -68,6 +69,16 @@ class History:
             self.entries.append(Entry(at, name, "", Change(0, kind, key, found, None, found)))
         for kind, key, found in _objects(member.server):
             self.add(Entry(at, name, "", Change(0, kind, key, None, found, None)))
+
+    def restored(self, member: Member, restore: Callable[[], None], *, at: float) -> None:
+        """Note what the restore of a cluster's store changes."""
+        before = {(kind, key): found for kind, key, found in _objects(member.server)}
+        restore()
+        after = {(kind, key): found for kind, key, found in _objects(member.server)}
+        for kind, key in dict.fromkeys((*before, *after)):
+            old, new = before.get((kind, key)), after.get((kind, key))
+            if old is not new:
+                self.add(Entry(at, member.name, "", Change(0, kind, key, old, new, old)))
 
     def add(self, entry: Entry) -> None:
         """Note a change."""
@@ -154,6 +165,10 @@ class Now:
     def option(self, cluster: str, name: str) -> str:
         """Tell an option of a cluster's daemon; empty where it has none."""
         return self._members[cluster].options.get(name, "")
+
+    def habits(self, cluster: str) -> Habits:
+        """Tell what a cluster's API server makes of objects."""
+        return self._members[cluster].server.habits
 
     def last(self, cluster: str, kind: str, key: ObjectKey) -> Manifest | None:
         """Tell what an object was before it was deleted."""

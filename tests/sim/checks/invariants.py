@@ -115,13 +115,13 @@ class Guards:
     def _see_version(self, before: Manifest, new: Manifest | None, where: str) -> None:
         """Look whether what a later daemon wrote is left alone, and whether what it added is kept."""
         if is_of_later_version(before):
-            self._tally.clause("A10")
-            self._break("A10", where, "was written by a later version, and is changed or deleted")
+            self._tally.clause("A11")
+            self._break("A11", where, "was written by a later version, and is changed or deleted")
         added = marks_of(before).provenance.get(ADDED)
         if added and new is not None and marks_of(new).provenance:
-            self._tally.clause("A10")
+            self._tally.clause("A11")
             if marks_of(new).provenance.get(ADDED) != added:
-                self._break("A10", where, "lost a field that a later version added to its provenance")
+                self._break("A11", where, "lost a field that a later version added to its provenance")
 
     def _see_deletion(self, entry: Entry, member: Member, before: Manifest, where: str) -> None:
         """W4: while they are halted, no more go than may in any case, before somebody names that moment.

@@ -11,7 +11,7 @@ import asyncio
 import base64
 import dataclasses
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
@@ -20,18 +20,30 @@ from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
 from registry_controller.core.decision.decision import Reason
 from tests.sim.checks.convergence import Wrong
-from tests.sim.checks.expected_copies import Marks, Place, Rule, content_of, is_membership, key_of, make_copy, marks_of
+from tests.sim.checks.expected_copies import (
+    Marks,
+    Place,
+    Rule,
+    content_of,
+    is_membership,
+    key_of,
+    make_copy,
+    marks_of,
+    stored_forms,
+)
 from tests.sim.checks.history import Entry, History
 from tests.sim.checks.invariants import Guards
 from tests.sim.checks.oracle import Fate, Oracle, World
+from tests.sim.checks.repeated_deletions import RepeatedDeletions
 from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SimGroup
+from tests.sim.cluster.habits import Habit, Habits
 from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.cluster.request import Answer
 from tests.sim.cluster.store import Change
 from tests.sim.schedule.tally import Tally
-from tests.sim.schedule.vocabulary import CANARY, EVIL, WRITTEN
+from tests.sim.schedule.vocabulary import CANARY, EVIL, NEWER, WRITTEN
 
 WINDOW_S = 60.0
 """How old what a daemon goes by may be: a hung request gives up after 30 s, and a silent peer counts as gone then."""
@@ -58,6 +70,7 @@ class Observer:
         self._said_at: dict[tuple[str, int, str, ObjectKey], deque[float]] = {}
         self._patient_until_s: dict[tuple[str, int, str], float] = {}
         self._guards = Guards(tally, self._break, is_order=self._is_order)
+        self._repeated = RepeatedDeletions(self.history, tally, self._break, is_order=self._is_order)
         for member in group.members:
             self._listen(member)
 
@@ -80,16 +93,29 @@ class Observer:
         self.history.rebuilt(member.name, before, at=asyncio.get_running_loop().time())
         self._listen(member)
 
+    def see_restored(self, member: Member, restore: Callable[[], None]) -> None:
+        """Look at the restore of a cluster: what it changes, nobody has written, and orders of revisions begin anew."""
+        self.history.restored(member, restore, at=asyncio.get_running_loop().time())
+        self._newest = {
+            place: known for place, known in self._newest.items() if member.name not in (place[0], place[2])
+        }
+        self.say(f"the etcd of {member.name} is restored")
+
     def _check_journal(self, server: ApiServer, name: str) -> None:
         self._tally.clauses["R5"] += len(server.journal)
         for write in server.journal:
+            where = f"{write.verb} {write.kind} {write.key} at {name} by {write.who}"
             if write.who != name:
-                self._break("R5", f"{write.verb} {write.kind} {write.key} at {name} by {write.who}", "a write")
+                self._break("R5", where, "a write")
+            is_update = write.verb == "update" and write.kind in WRITTEN and write.status == 200
+            if is_update and not write.changed and not server.habits.has(write.kind, Habit.REFUSES_DRY_RUNS):
+                self._break("A10", where, "was sent, and is what is stored")
 
     def _listen(self, member: Member) -> None:
         def hear(change: Change) -> None:
             entry = Entry(asyncio.get_running_loop().time(), member.name, member.server.acting, change)
             self.history.add(entry)
+            self._repeated.see(entry, member)
             if change.kind.kind != "Event":
                 self.say(f"{entry.who or '-'}: {_describe(entry)}")
             if entry.who:
@@ -139,6 +165,8 @@ class Observer:
             return
         if is_membership(change.new):
             self._check_way(entry, change.before, change.new, where)
+            if change.new["kind"] == "Secret" and change.before is None:
+                self._check_named(entry, change.new, where)
         elif change.kind.kind in WRITTEN and not _is_core(change.new):
             self._check_value(entry, change.new, where)
 
@@ -153,6 +181,28 @@ class Observer:
         self._tally.clause("O4")
         if _is_forged(new) and not _is_forged(before):
             self._break("O4", where, "leads to an address that its owner never had")
+
+    def _check_named(self, entry: Entry, new: Manifest, where: str) -> None:
+        """Look whether credentials that come are named by a Cluster here, or come from their member itself."""
+        owner, key = self._name(marks_of(new).owner), entry.change.key
+        if not owner or owner not in self.history.members or owner == entry.cluster:
+            return
+        self._tally.clause("O4")
+        had_it = any(found is not None for found in self._lately(entry, owner, "Secret", key))
+        if not had_it and not self._was_named(entry, key):
+            self._break("O4", where, f"came from a relay, and no Cluster here names it; {owner} does not have it")
+
+    def _was_named(self, entry: Entry, secret: ObjectKey) -> bool:
+        """Say whether a Cluster here named a Secret of late."""
+        found = [
+            one
+            for key in self.history.keys(entry.cluster, "Cluster")
+            for one in self.history.states_since(entry.cluster, "Cluster", key, at=entry.at - WINDOW_S)
+            if one is not None
+        ]
+        return secret.name in [
+            ((one["spec"].get("authInfo") or {}).get("secretRef") or {}).get("name") for one in found
+        ]
 
     def _check_secrecy(self, new: Manifest, where: str) -> None:
         self._tally.clause("A6")
@@ -172,7 +222,7 @@ class Observer:
         if new is not None and new["kind"] in ("Cluster", "ResourceSyncRule") and _same_but_status(before, new):
             return
         if new is not None and new["kind"] == "Cluster" and _same_but_version(before, new):
-            self._tally.clause("A10")
+            self._tally.clause("A11")
             return
         if not _is_ours_to_keep(before, cluster=entry.cluster, local=local):
             self._break("O1", where, "is a native object, and was changed or deleted")
@@ -234,10 +284,15 @@ class Observer:
             self._break("O3", where, f"{owner} never had {source}")
             return
         wrong = self._differs(entry, new, state, owner=owner, marks=marks)
-        if wrong:
+        if wrong and not self._is_pruned(entry, new):
             self._break("O3", where, wrong)
         self._check_order(entry, where, owner=owner, source=source)
         self._check_need(entry.change, where)
+
+    def _is_pruned(self, entry: Entry, new: Manifest) -> bool:
+        """Say whether a rule's copy lost a field in an older definition, and is known by its digest to have."""
+        unknown = self.history.members[entry.cluster].server.store.unknown
+        return bool(unknown) and new["kind"] == "ResourceSyncRule" and Rule(new, ("", "", "")).is_altered
 
     def _find_state(self, owner: str, source: dict[str, Any]) -> Manifest | None:
         states = self.history.states(owner, source["kind"], _source_key(source))
@@ -252,6 +307,9 @@ class Observer:
             return f"{owner} holds it for somebody else"
         said = f"was made by rule {marks.provenance['rule']}, which is not here"
         for rule in self._rules(entry, marks.provenance["rule"]):
+            if rule.is_altered or NEWER in rule.spec:
+                self._tally.clause("A8")
+                continue
             if rule.kind != state["kind"] or not rule.matching(state):
                 said = said if "differs" in said else "was made by a rule that does not match its source"
                 continue
@@ -259,10 +317,11 @@ class Observer:
             copy = make_copy(state, rule, owner=called, owner_id=marks.owner, local=entry.cluster)
             if copy is None or copy.place != Place(new["kind"], key_of(new)):
                 continue
-            wrong = dataclasses.replace(copy, status=None).differs(new)
-            if not wrong:
+            forms = stored_forms(dataclasses.replace(copy, status=None), self._habits(entry), new)
+            wrong = [form.differs(new) for form in forms]
+            if not all(wrong):
                 return ""
-            said = f"differs from {owner}'s: {wrong}"
+            said = f"differs from {owner}'s: {wrong[0]}"
         return said
 
     def _rules(self, entry: Entry, name: str) -> Iterator[Rule]:
@@ -307,11 +366,15 @@ class Observer:
                 self._tally.clause("P11")  # its cluster was built anew
             elif owner and not self._has_left(entry, owner):
                 is_alone = key_of(before).name == self.history.called(owner) and not self._has_another_name(owner)
+                is_alone = is_alone and (kind == "Cluster" or self._is_named(entry.cluster, key_of(before)))
                 if is_alone or not self._was_absent(entry, owner, kind, key_of(before)):
                     self._break("O5", where, f"was deleted, and {owner} had it, or lacked it for a moment")
 
     def _may_go(self, entry: Entry, before: Manifest) -> bool:
         place = Place(before["kind"], key_of(before))
+        if self._habits(entry).keeps(before):
+            self._tally.clause("A2")
+            return True
         rivals = [dict(claim.copy.content) for claim in self.oracle().claims(entry.cluster).get(place, ())]
         if any(_is_replaced(before, rival) for rival in rivals):
             self._tally.clause("A2")
@@ -374,8 +437,8 @@ class Observer:
                 break
             if undone is None or undone.change.kind.kind in kinds:
                 yield self.history.world_before(count)
-        key = ObjectKey("", rule)
-        for found in self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=entry.at - WINDOW_S):
+        key, at_s = ObjectKey("", rule), max(since_s, entry.at - WINDOW_S)
+        for found in self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=at_s):
             yield self.history.world_where(entry.cluster, "ResourceSyncRule", key, found)
         for rebuild in self.history.rebuilds:
             if rebuild.former == owner and rebuild.at >= entry.at - WINDOW_S:
@@ -394,6 +457,12 @@ class Observer:
         owner, here = self._name(owner_id), entry.cluster
         places = [(owner, here), (owner, owner)] if owner in self.history.members else []
         return any(self._is_said_to_have_left(entry, one, at=at) for one, at in [*places, (here, here)])
+
+    def _is_named(self, cluster: str, secret: ObjectKey) -> bool:
+        """Say whether a Cluster somewhere names a Secret."""
+        found = self.history.world().all(cluster, "Cluster").values()
+        named = [((one["spec"].get("authInfo") or {}).get("secretRef") or {}).get("name") for one in found]
+        return secret.name in named
 
     def _has_another_name(self, owner: str) -> bool:
         """Say whether a member has a Cluster of itself under another name than others know it by."""
@@ -424,6 +493,9 @@ class Observer:
     ) -> Iterator[Manifest | None]:
         """List what an object was of late, and not before what the copy was made from."""
         return self.history.states_since(owner, kind, key, at=max(since_s, entry.at - WINDOW_S))
+
+    def _habits(self, entry: Entry) -> Habits:
+        return self.history.members[entry.cluster].server.habits
 
     def _id(self, cluster: str) -> str:
         return self.history.ids[cluster]

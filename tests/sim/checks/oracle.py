@@ -26,6 +26,7 @@ from tests.sim.checks.expected_copies import (
     source_named_by,
 )
 from tests.sim.cluster.fields import Manifest
+from tests.sim.cluster.habits import Habits
 from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.schedule.vocabulary import LETS_IN, WRITTEN
 
@@ -45,6 +46,8 @@ class World(Protocol):
     def last(self, cluster: str, kind: str, key: ObjectKey) -> Manifest | None: ...
 
     def option(self, cluster: str, name: str) -> str: ...
+
+    def habits(self, cluster: str) -> Habits: ...
 
 
 class Claim(NamedTuple):
@@ -74,6 +77,7 @@ class Fate(Enum):
     OPEN = "may stay or go"
 
 
+_CORE_RANK = "~"
 _CORE = {"groupVersionKind": {"kind": "ResourceSyncRule"}, "rules": [{}]}
 
 
@@ -110,7 +114,7 @@ class Oracle:
                 born = marks.provenance["source"]["creationTimestamp"] if marks.provenance else ""
                 owner = marks.owner or self.world.id_of(cluster)
                 found.append(Rule(manifest, (born or info["creationTimestamp"], owner, key.name)))
-            core = Rule({"metadata": {"name": names.RULES_SINK}, "spec": _CORE}, ("~", "~", "~"))
+            core = Rule({"metadata": {"name": names.RULES_SINK}, "spec": _CORE}, (_CORE_RANK, _CORE_RANK, _CORE_RANK))
             self._rules[cluster] = [*sorted(found, key=lambda rule: rule.rank), core]
         return self._rules[cluster]
 
@@ -124,15 +128,17 @@ class Oracle:
         names = {found["spec"]["featureName"] for found in self.world.all(peer, "ClusterFeature").values()}
         return all(asked["featureName"] in names for asked in rule.spec.get("clusterFeatureMatch") or ())
 
-    def made_of(self, source: Manifest, *, owner: str, local: str) -> Iterator[tuple[Rule, Copy | None]]:
-        """Say what the rules of a cluster make of one source."""
+    def made_of(
+        self, source: Manifest, *, owner: str, local: str, barred: bool = False
+    ) -> Iterator[tuple[Rule, Copy | None]]:
+        """Say what the rules of a cluster make of one source; with `barred`, also where they may not write."""
         if (source["metadata"].get("labels") or {}).get(meta.CORE_RESOURCE) or is_made_by_controller(source):
             return
         for rule in self.rules(local):
-            acts = not rule.spec.get("suspend") and self.is_for(rule, local) and self.reads(rule, owner)
+            acts = not rule.is_idle and self.is_for(rule, local) and self.reads(rule, owner)
             if rule.kind == source["kind"] and acts and rule.matching(source):
                 copy = make_copy(source, rule, owner=owner, owner_id=self.world.id_of(owner), local=local)
-                if copy is None or not self.is_barred(rule, copy, local):
+                if copy is None or barred or not self.is_barred(rule, copy, local):
                     yield rule, copy
 
     def is_barred(self, rule: Rule, copy: Copy, cluster: str) -> bool:
@@ -222,23 +228,47 @@ class Oracle:
             if not self._is_recorded(home, marks.provenance.get("ruleUID", "")):
                 return Fate.OPEN  # nothing may show that it was deleted
             return Fate.GOES if deletes or marks.provenance["policy"] == "Delete" else Fate.STAYS
-        if rule.spec.get("suspend"):
+        if rule.is_idle:
             return Fate.STAYS
+        is_maker = self._is_maker(rule, marks)
+        goes = rule.deletes if is_maker and rule.kind == kind else marks.provenance["policy"] == "Delete"
         if self.world.came_back(cluster, "ResourceSyncRule", ObjectKey("", name)) and not deletes:
             return Fate.OPEN  # while there was none it was an orphan, of which nobody may have thought since
-        if not self.is_for(rule, cluster) or not self.reads(rule, owner):
-            return Fate.GOES if deletes or rule.deletes else Fate.STAYS
+        if not self.is_for(rule, cluster) or rule.kind != kind or not self.reads(rule, owner):
+            return Fate.GOES if deletes or goes else Fate.STAYS
         if source is None:
             return Fate.GOES
-        made = list(self.made_of(source, owner=owner, local=cluster))
+        return self._fate_by_move(cluster, rule, source, owner=owner, is_maker=is_maker, deletes=deletes or goes)
+
+    def _fate_by_move(
+        self, cluster: str, rule: Rule, source: Manifest, *, owner: str, is_maker: bool, deletes: bool
+    ) -> Fate:
+        """Say what becomes of a copy that its rule gives another place, or none: the new copy is made first (W3)."""
+        made = list(self.made_of(source, owner=owner, local=cluster, barred=True))
         if any(copy is None for _, copy in made):
             return Fate.STAYS
-        moved = any(found.name == rule.name for found, _ in made)
-        return Fate.GOES if moved or deletes or rule.deletes else Fate.STAYS
+        places = [copy.place for found, copy in made if copy is not None and found.name == rule.name]
+        if not is_maker or not places:
+            return Fate.GOES if deletes else Fate.STAYS
+        is_made = any(self._is_copied(cluster, place, source, owner) for place in places)
+        return Fate.GOES if is_made else Fate.STAYS
+
+    def _is_copied(self, cluster: str, place: Place, source: Manifest, owner: str) -> bool:
+        """Say whether a copy of a source is at a place, and is not about to go."""
+        found = self.world.all(cluster, place.kind).get(place.key)
+        if found is None or found["metadata"].get("deletionTimestamp"):
+            return False
+        is_same = source_named_by(found) == (source["kind"], key_of(source))
+        return is_same and marks_of(found).owner == self.world.id_of(owner)
+
+    def _is_maker(self, rule: Rule, marks: Marks) -> bool:
+        """Say whether a rule is the one that made a copy, and not another one of its name."""
+        made_by = (marks.provenance.get("ruleOwner"), marks.provenance.get("ruleUID", rule.uid))
+        return rule.rank[1] == _CORE_RANK or made_by == (rule.rank[1], rule.uid)
 
     def _fate_without_rule(self, cluster: str, owner: str, kind: str) -> Fate:
         """Say what becomes of a copy that names no rule and whose source is gone."""
-        acting = [rule for rule in self.rules(cluster) if rule.kind == kind and not rule.spec.get("suspend")]
+        acting = [rule for rule in self.rules(cluster) if rule.kind == kind and not rule.is_idle]
         obj = [rule for rule in acting if self.is_for(rule, cluster) and self.reads(rule, owner)]
         return Fate.GOES if any(_is_wide(rule) for rule in obj) else Fate.OPEN
 

@@ -43,7 +43,9 @@ def _check_own(oracle: Oracle, cluster: str, tally: Tally) -> Iterator[Wrong]:
 def _check_peer(oracle: Oracle, cluster: str, peer: str, tally: Tally) -> Iterator[Wrong]:
     """O7: what is held of a member is what that member says, adopted where people had carried it here."""
     world = oracle.world
-    for kind, key in (("Cluster", ObjectKey("", peer)), ("Secret", ObjectKey(NAMESPACE, peer))):
+    own = world.all(peer, "Cluster").get(ObjectKey("", peer)) or {"spec": {}}
+    secret = ((own["spec"].get("authInfo") or {}).get("secretRef") or {}).get("name") or peer
+    for kind, key in (("Cluster", ObjectKey("", peer)), ("Secret", ObjectKey(NAMESPACE, secret))):
         here, there = world.all(cluster, kind).get(key), world.all(peer, kind).get(key)
         where = f"{kind} {key} at {cluster}"
         if here is None or there is None or marks_of(here).frozen:

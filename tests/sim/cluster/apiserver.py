@@ -19,7 +19,8 @@ import orjson
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster import discovery
 from tests.sim.cluster.fields import Manifest, merged
-from tests.sim.cluster.kinds import BY_DEFINITION, BY_KIND, KINDS
+from tests.sim.cluster.habits import Habit, Habits
+from tests.sim.cluster.kinds import BY_DEFINITION, BY_KIND, KINDS, Kind
 from tests.sim.cluster.loop import BEGIN_S
 from tests.sim.cluster.request import Answer, Request, parse, select
 from tests.sim.cluster.store import Backup, Change, Refusal, Store
@@ -55,8 +56,8 @@ class ApiServer:
 
     It serves custom kinds in the versions that their definitions say, where there are any. What may be wrong with it:
     `skew_s` seconds lie between its clock and the others', the kinds in `unserved` are not there, those in `unreadable`
-    (a kind, or with it a label selector or an object's key) may not be read, those in `denied` may not be written, and
-    `trouble` are the answers that come next, whatever is asked.
+    (a kind, or with it a label selector or an object's key) may not be read, those in `denied` (a kind, or with it a
+    name) may not be written, and `trouble` are the answers that come next, whatever is asked.
     `generation` says how often the cluster was built before: each time it has another CA.
     `acting` is who is writing at this moment, empty for people and controllers.
     """
@@ -75,6 +76,7 @@ class ApiServer:
         self.acting = ""
         self._versions = {kind: (kind.version,) if kind.installed else () for kind in KINDS}
         self._documents: dict[str, bytes] = {}
+        self._terminating: set[Kind] = set()
         self.store.listeners.append(self._hear)
         self._pages: dict[str, tuple[int, list[Manifest]]] = {}
         if begins is not None:
@@ -92,6 +94,11 @@ class ApiServer:
     def uid(self) -> str:
         """The ID of the cluster."""
         return str(self.store.get(_NAMESPACE, ObjectKey("", "kube-system"))["metadata"]["uid"])
+
+    @property
+    def habits(self) -> Habits:
+        """What it makes of the objects that it is sent."""
+        return self.store.habits
 
     @property
     def unserved(self) -> set[str]:
@@ -113,9 +120,18 @@ class ApiServer:
         if method == "GET" and (document := self._document(urlsplit(path).path)):
             return Answer(200, document)
         try:
-            return _json(200, self._serve(method, path, body, who=who))
+            answer = _json(200, self._serve(method, path, body, who=who))
         except Refusal as refused:
             return _refuse(refused)
+        return answer if method == "GET" else answer._replace(warnings=self._warn(path, body))
+
+    def _warn(self, path: str, body: bytes | None) -> tuple[str, ...]:
+        """Name the fields that a definition lacks, where the client wants to know them."""
+        request = parse(path)
+        if request.query.get("fieldValidation") != "Warn":
+            return ()
+        unknown = self.habits.unknown(request.kind.kind, orjson.loads(body or b"{}"))
+        return tuple(f'299 - "unknown field \\"{place}\\""' for place in unknown)
 
     def watch(self, path: str, *, lag: int = 0, behind_s: float = 0.0) -> Watch | Answer:
         """Open a watch, on a cache that is `lag` changes behind what is stored, and for so long."""
@@ -135,6 +151,11 @@ class ApiServer:
         """Serve a kind, or no longer; what is stored of it stays. Its definition says so."""
         self.change_versions(kind, BY_KIND[kind].versions[:1] if served else ())
 
+    def terminate(self, kind: str) -> None:
+        """Delete a definition: nothing of the kind can be created from now on, and it is not served in the end."""
+        self._terminating.add(BY_KIND[kind])
+        self._documents.clear()
+
     def serves(self, kind: str) -> bool:
         """Say whether a kind is served in any version."""
         return bool(self._versions[BY_KIND[kind]])
@@ -142,6 +163,7 @@ class ApiServer:
     def change_versions(self, kind: str, served: Iterable[str]) -> None:
         """Serve a kind in these versions, and no others."""
         found, wanted = BY_KIND[kind], set(served)
+        self._terminating.discard(found)
         info = {"name": f"{found.plural}.{found.group}"}
         versions = [{"name": version, "served": version in wanted} for version in found.versions]
         spec = {"group": found.group, "versions": versions}
@@ -159,8 +181,10 @@ class ApiServer:
 
     def _document(self, path: str) -> bytes | None:
         """Answer questions about the server itself."""
+        if path == "/openapi/v3":
+            return orjson.dumps(discovery.schemas(self._versions, changes=self.habits.changes))
         if not self._documents:
-            documents = discovery.documents(self.url, self._versions)
+            documents = discovery.documents(self.url, self._versions, terminating=self._terminating)
             self._documents = {place: orjson.dumps(found) for place, found in documents.items()}
         return self._documents.get(path)
 
@@ -186,7 +210,8 @@ class ApiServer:
         manifest = orjson.loads(body or b"{}")
         self.acting = who
         try:
-            if request.kind.kind in self.denied:
+            name = request.key.name or _name(manifest)
+            if not self.denied.isdisjoint((request.kind.kind, f"{request.kind.kind} {name}")):
                 raise Refusal(403, "Forbidden", "a policy of this cluster does not allow it")
             stored = self._write(method, request, manifest)
             status = 200
@@ -204,6 +229,8 @@ class ApiServer:
 
     def _write(self, method: str, request: Request, body: dict[str, Any]) -> Manifest:
         kind, key, dry = request.kind, request.key, bool(request.query.get("dryRun"))
+        if dry and self.habits.has(kind.kind, Habit.REFUSES_DRY_RUNS):
+            raise Refusal(400, "BadRequest", 'admission webhook "w.sim.example" does not support dry run')
         manager = request.query.get("fieldManager", "unknown")
         if method in ("POST", "PUT") and body.get("apiVersion", request.api_version) != request.api_version:
             raise Refusal(400, "BadRequest", "the API version in the data does not match the expected API version")

@@ -8,8 +8,13 @@ from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.kinds import Kind
 
 
-def documents(url: str, served: Mapping[Kind, Collection[str]]) -> dict[str, Manifest]:
-    """Write the documents by path; `served` are the versions in which each kind is served, if any."""
+def documents(
+    url: str, served: Mapping[Kind, Collection[str]], *, terminating: Collection[Kind] = ()
+) -> dict[str, Manifest]:
+    """Write the documents by path; `served` are the versions in which each kind is served, if any.
+
+    Of kinds whose definition is `terminating`, nothing can be created.
+    """
     address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": url.removeprefix("https://")}]
     found: dict[str, Manifest] = {
         "/version": {"major": "1", "minor": "36", "gitVersion": "v1.36.1"},
@@ -21,13 +26,24 @@ def documents(url: str, served: Mapping[Kind, Collection[str]]) -> dict[str, Man
         spelled = [f"{group}/{version}" if group else version for version in versions]
         for api_version, version in zip(spelled, versions, strict=True):
             kinds = [kind for kind, its in served.items() if kind.group == group and version in its]
-            resources = [entry for kind in kinds for entry in kind.resource()]
+            resources = [
+                {**entry, "verbs": [verb for verb in entry["verbs"] if kind not in terminating or verb != "create"]}
+                for kind in kinds
+                for entry in kind.resource()
+            ]
             said = {"kind": "APIResourceList", "groupVersion": api_version, "resources": resources}
             found[f"/apis/{api_version}" if group else f"/api/{api_version}"] = said
         if group:
             named = [{"groupVersion": one, "version": other} for one, other in zip(spelled, versions, strict=True)]
             groups.append({"name": group, "versions": named, "preferredVersion": named[0]})
     return found | {"/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}}
+
+
+def schemas(served: Mapping[Kind, Collection[str]], *, changes: int) -> Manifest:
+    """Write the index of schemas: a place for each API version, with a hash that differs after each change."""
+    names = {f"{kind.group}/{version}" if kind.group else version for kind, its in served.items() for version in its}
+    paths = {f"apis/{name}" if "/" in name else f"api/{name}" for name in names}
+    return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={changes}"} for path in sorted(paths)}}
 
 
 def _versions(group: str, served: Mapping[Kind, Iterable[str]]) -> list[str]:

@@ -164,9 +164,9 @@ class SimGroup:
 
 def hand_over(giver: Member, taker: Member) -> None:
     """Carry one member's Cluster and Secret to another, as a person does: create what is not there."""
-    for kind, namespace in (("Cluster", ""), ("Secret", NAMESPACE)):
-        carried = giver.get(kind, giver.name, namespace=namespace)
-        if taker.find(kind, giver.name, namespace=namespace) is None:
+    for kind, namespace, name in (("Cluster", "", giver.name), ("Secret", NAMESPACE, giver.published)):
+        carried = giver.get(kind, name, namespace=namespace)
+        if taker.find(kind, name, namespace=namespace) is None:
             info = {name: value for name, value in carried["metadata"].items() if name != "resourceVersion"}
             taker.create({**carried, "metadata": info})
 

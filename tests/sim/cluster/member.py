@@ -68,6 +68,7 @@ class SimEar:
         self._on = True
         self.list_again()
         self._store.listeners.append(self._hear)
+        self._store.restored.append(self._list_anew)
         asyncio.get_running_loop().call_later(_SETTLED_S, self._resync)
 
     def list_again(self) -> None:
@@ -85,6 +86,12 @@ class SimEar:
         if self._on:
             self._on = False
             self._store.listeners.remove(self._hear)
+            self._store.restored.remove(self._list_anew)
+
+    def _list_anew(self) -> None:
+        """List after a restore, as kopf does when its watch is refused; it reports no deletion then."""
+        self.list_again()
+        asyncio.get_running_loop().call_later(_SETTLED_S, self._resync)
 
     def _hear(self, change: Change) -> None:
         if change.kind.kind in _OWN_KINDS:
@@ -161,6 +168,12 @@ class Member:
     def writes(self) -> list[Write]:
         """List what this cluster's daemon asked to have written."""
         return [write for write in self.server.journal if write.who == self.name]
+
+    @property
+    def published(self) -> str:
+        """The name of the Secret that the own Cluster names; that of the cluster without one."""
+        own = self.find("Cluster", self.name) or {"spec": {}}
+        return str(((own["spec"].get("authInfo") or {}).get("secretRef") or {}).get("name") or self.name)
 
     # The daemon.
 

@@ -19,6 +19,7 @@ class Answer(NamedTuple):
 
     status: int
     body: bytes
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

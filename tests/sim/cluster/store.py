@@ -8,12 +8,13 @@ from __future__ import annotations
 import base64
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster.fields import Manifest, copied, managed
+from tests.sim.cluster.habits import Habits
 from tests.sim.cluster.kinds import BY_KIND, Kind
 
 _NAMESPACE = BY_KIND["Namespace"]
@@ -60,14 +61,21 @@ class Backup(NamedTuple):
 
 
 class Store:
-    """Objects of one cluster. `now` gives the time as Kubernetes spells it; `listeners` hear each change at once."""
+    """Objects of one cluster. `now` gives the time as Kubernetes spells it; `listeners` hear each change at once.
+
+    `unknown` are the fields that it drops, as an older definition does: each a kind and the path of a field.
+    `restored` hear that everything was put back.
+    """
 
     def __init__(self, *, now: Callable[[], str], chance: random.Random) -> None:
         self.revision = chance.randrange(100, 1000)
         self.compacted = self.revision
         self.history: list[Change] = []
         self.listeners: list[Callable[[Change], None]] = []
+        self.restored: list[Callable[[], None]] = []
         self.now = now
+        self.habits = Habits()
+        self.unknown: set[tuple[str, ...]] = set()
         self._chance = chance
         self._objects: dict[Kind, dict[ObjectKey, Manifest]] = {}
 
@@ -91,11 +99,16 @@ class Store:
         """Copy everything, as a snapshot of etcd does; objects are never changed in place."""
         return Backup(self.revision, {kind: dict(held) for kind, held in self._objects.items()})
 
-    def restore(self, backup: Backup) -> None:
-        """Put everything back as it was: the past is the present, and its history is not known."""
-        self.revision = backup.revision
+    def restore(self, backup: Backup, *, bump: int = 0) -> None:
+        """Put everything back as it was: the past is the present, and its history is not known.
+
+        The objects keep their revisions; `bump` raises that of the store alone, as etcd's `--bump-revision` does.
+        """
+        self.revision = backup.revision + bump
         self._objects = {kind: dict(held) for kind, held in backup.objects.items()}
         self.compact()
+        for hear in list(self.restored):
+            hear()
 
     def new_uid(self) -> str:
         """Make a uid."""
@@ -114,12 +127,15 @@ class Store:
     ) -> Manifest:
         """Create an object; `uid` and `born` (creationTimestamp) are what no client can choose, but a test may."""
         info = body.get("metadata") or {}
-        key = ObjectKey(namespace, info.get("name") or "")
+        drawn = f"{info['generateName']}{self._chance.getrandbits(24):06x}" if info.get("generateName") else ""
+        key = ObjectKey(namespace, info.get("name") or drawn)
         self._check_new(kind, key, info)
         made = {"name": key.name, "uid": uid or self.new_uid(), "creationTimestamp": born or self.now()}
         made |= {"namespace": namespace} if kind.namespaced else {}
         made |= {"generation": 1} if kind.tracks_generation else {}
-        new = _shaped(kind, {**body, "metadata": {**_settable(info), **made}})
+        new = self.habits.stored_form(
+            kind.kind, _shaped(kind, {**self._pruned(kind, body), "metadata": {**_settable(info), **made}}), None
+        )
         if kind.has_status and kind != _NAMESPACE:
             new.pop("status", None)
         return self._commit(kind, key, None, new, manager=manager, dry_run=dry_run)
@@ -136,12 +152,14 @@ class Store:
             raise conflict(kind, key, "Precondition failed: UID in precondition differs")
         new: dict[str, Any]
         if subresource == "status":
-            new = {**old, "status": body.get("status")}
+            new = self.habits.stored_form(kind.kind, {**old, "status": body.get("status")}, old)
         elif subresource == "scale":
             new = {**old, "spec": {**(old.get("spec") or {}), "replicas": body["spec"]["replicas"]}}
         else:
             kept = {name: was[name] for name in _MADE if name in was}
-            new = {**_shaped(kind, body), "metadata": {**_settable(info), **kept}}
+            new = self.habits.stored_form(
+                kind.kind, _shaped(kind, {**self._pruned(kind, body), "metadata": {**_settable(info), **kept}}), old
+            )
             if kind.has_status:
                 new["status"] = old.get("status")
             _check_immutable(kind, key, old, new)
@@ -197,6 +215,11 @@ class Store:
                 raise Refusal(403, "Forbidden", "the namespace is being terminated", details)
         if key in self.all(kind):
             raise Refusal(409, "AlreadyExists", f"{key} already exists", details_of(kind, key))
+
+    def _pruned(self, kind: Kind, body: Manifest) -> Manifest:
+        for held, *path in self.unknown:
+            body = _without(body, path) if held == kind.kind else body
+        return body
 
     def _commit(
         self,
@@ -265,6 +288,17 @@ def _shaped(kind: Kind, body: Manifest) -> dict[str, Any]:
 def _encoded(texts: Manifest) -> dict[str, str]:
 
     return {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+
+
+def _without(value: Any, path: Sequence[str]) -> Any:
+    """Drop a field; `*` stands for every element of a list."""
+    if not path or not isinstance(value, dict | list):
+        return value
+    first, *rest = path
+    if isinstance(value, list):
+        return [_without(item, rest) for item in value] if first == "*" else value
+    below = {} if not rest or first not in value else {first: _without(value[first], rest)}
+    return {name: item for name, item in value.items() if name != first} | below
 
 
 def _content(manifest: Manifest) -> dict[str, Any]:

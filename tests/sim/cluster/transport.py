@@ -191,11 +191,14 @@ class SimTransport:
         content_type: str = "application/json",
         gvr: GVR | None = None,
         key: ObjectKey | None = None,
+        warnings: list[str] | None = None,
     ) -> bytes:
         """Ask once and read the whole answer."""
         try:
             async with self._deadline(timeout_s):
-                status, content = await self._ask(method, path, lambda server: self._call(server, method, path, body))
+                status, content, said = await self._ask(
+                    method, path, lambda server: self._call(server, method, path, body)
+                )
                 await self._wire.travel()
                 if self._wire.lost and method != "GET":
                     self._wire.lost -= 1
@@ -203,6 +206,8 @@ class SimTransport:
         except FAILURES as error:
             raise error_of_failure(error, what=what, server=self.server, source=PEER) from error
         if status in (200, 201, 202):
+            if warnings is not None:
+                warnings += said
             return content
         raise error_of_answer(status, content, what=what, gvr=gvr, key=key, hint=self._hint(status))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
@@ -81,6 +82,37 @@ def takes_provenance_off(stage: Stage, member: Member, which: int) -> bool:
 def freezes_copy(stage: Stage, member: Member, which: int) -> bool:
     """Say on a copy that it is to be left alone."""
     return _annotate(stage, member, which, {meta.SYNC_DISABLED: "true"})
+
+
+_EDITS: Sequence[Callable[[dict[str, Any]], dict[str, Any]]] = (
+    lambda spec: {**spec, "rules": []},
+    lambda spec: {**spec, "targetClusters": {"names": ["nobody"]}},
+    lambda spec: {**spec, "clusterFeatureMatch": [{"featureName": "nothing"}]},
+    lambda spec: {name: value for name, value in spec.items() if name not in ("targetClusters", "clusterFeatureMatch")},
+    lambda spec: {**spec, "rules": [{"match": [{"labels": [{"matchLabels": {"sync": "nothing"}}]}]}]},
+)
+
+
+@deed(lambda chance, who, names: (*one(chance, who, names), chance.randrange(len(_EDITS))), weight=5)
+def edits_a_rules_copy(stage: Stage, member: Member, which: int, edit: int) -> bool:
+    """Edit the copy of another member's rule."""
+    return _edit_rule(stage, member, which, edit, {})
+
+
+@deed(lambda chance, who, names: (*one(chance, who, names), chance.randrange(len(_EDITS))), weight=1)
+def keeps_a_rule_of_its_own(stage: Stage, member: Member, which: int, edit: int) -> bool:
+    """Edit the copy of another member's rule, and say that it is to be left alone: it is to be obeyed as it is."""
+    return _edit_rule(stage, member, which, edit, {meta.SYNC_DISABLED: "true"})
+
+
+def _edit_rule(stage: Stage, member: Member, which: int, edit: int, annotations: dict[str, str]) -> bool:
+    rules = stage.copied_rules(member)
+    if not rules:
+        return False
+    found = rules[which % len(rules)]
+    info = {**found["metadata"], "annotations": {**found["metadata"]["annotations"], **annotations}}
+    member.replace({**found, "spec": _EDITS[edit](found["spec"]), "metadata": info})
+    return True
 
 
 @deed(one, weight=2)

@@ -45,7 +45,7 @@ def a_new_place(chance: random.Random, who: str, names: Names) -> tuple[Any, ...
 def a_rule(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
     kind = chance.choices(KINDS, (6, 4, 6, 3, 1, 2))[0]
     more = [word for word, share in (("gold", 0.25), ("targets", 0.2), ("makes", 0.3), ("stays", 0.25),
-                                     ("suspended", 0.05)) if chance.random() < share]  # fmt: skip
+                                     ("suspended", 0.05), ("newer", 0.05)) if chance.random() < share]  # fmt: skip
     policy = chance.choice(("", "Orphan", "Delete", "Delete"))
     selection = chance.choices(SELECTIONS, (5, 2, 1, 1, 1))[0]
     name = f"{kind.lower()}s-{chance.choice('12')}"

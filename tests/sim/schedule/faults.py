@@ -12,6 +12,7 @@ import orjson
 
 from tests.sim.checks.expected_copies import marks_of
 from tests.sim.cluster.group import carry_over
+from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.cluster.request import Answer
 from tests.sim.cluster.store import Change, Refusal
@@ -79,7 +80,7 @@ def is_rebuilt(stage: Stage, member: Member, peer: str, duration_s: float) -> bo
 def introduce_again(member: Member, other: Member) -> bool:
     """Carry a rebuilt cluster's Cluster and Secret over what another has of the one that it was, and the other's."""
     for giver, taker in ((member, other), (other, member)):
-        if not giver.find("Cluster", giver.name) or not giver.find("Secret", giver.name, namespace=NAMESPACE):
+        if not giver.find("Cluster", giver.name) or not giver.find("Secret", giver.published, namespace=NAMESPACE):
             return False
         held = taker.find("Cluster", giver.name)
         if held is None or held["spec"]["clusterID"] != giver.id:
@@ -199,12 +200,33 @@ def hears_out_of_order_from(stage: Stage, member: Member, peer: str, late_s: flo
 
 # API servers.
 
+_FIXED = [BY_KIND[kind] for kind in ("Cluster", "ClusterFeature", "Secret", "Namespace", "CustomResourceDefinition")]
+
 
 @deed(nothing, fault=True, weight=3)
 def forgets_history(stage: Stage, member: Member) -> None:
     """Compact: watches that were cut have to begin anew."""
     stage.group.cut(member.name)
     member.server.compact()
+
+
+@deed(lambda chance, who, names: (chance.choice((3.0, 12.0, 30.0)), chance.choice((0, 10**6))), fault=True, weight=3)
+def has_its_etcd_restored(stage: Stage, member: Member, age_s: float, bump: int) -> None:
+    """Lose all that is written in some seconds: the etcd is put back, with or without a raised revision.
+
+    It is not put back where membership has changed meanwhile: what people did about that would have to be done again.
+    """
+    server = member.server
+    backup = server.store.backup()
+
+    def restore() -> None:
+        now = server.store.backup()
+        is_same = all(now.objects.get(kind) == backup.objects.get(kind) for kind in _FIXED)
+        if member.server is server and is_same:
+            stage.group.cut(member.name)
+            stage.observer.see_restored(member, lambda: server.store.restore(backup, bump=bump))
+
+    stage.until(age_s, restore)
 
 
 @deed(_duration, fault=True, weight=3)
@@ -276,6 +298,23 @@ def has_a_controller_that_changes(stage: Stage, member: Member, kind: str, durat
     """Change copies of a kind each time that they are written."""
     meddler = Meddler(member, kind)
     stage.until(duration_s, meddler.stop)
+
+
+_LOST = (("targetClusters",), ("clusterFeatureMatch",), ("createNamespaces",))
+
+
+@deed(lambda chance, who, names: (chance.choice(_LOST), chance.choice((20.0, 60.0))), fault=True, weight=4)
+def drops_a_field_of_rules(stage: Stage, member: Member, path: tuple[str, ...], duration_s: float) -> None:
+    """Have an older definition of rules, without a field; once it is replaced, the daemon is started again."""
+    unknown, field = member.server.store.unknown, ("ResourceSyncRule", "spec", *path)
+    unknown.add(field)
+
+    def install() -> None:
+        unknown.discard(field)
+        member.kill()
+        member.start_again()
+
+    stage.until(duration_s, install)
 
 
 class Meddler:

@@ -46,7 +46,7 @@ def enable(member: Member, peer: str) -> None:
 def swaps(stage: Stage, member: Member, peer: str) -> None:
     """Carry two Clusters with their Secrets to each other, if they are not there."""
     for giver, taker in ((member, stage.group[peer]), (stage.group[peer], member)):
-        if giver.find("Cluster", giver.name) and giver.find("Secret", giver.name, namespace=NAMESPACE):
+        if giver.find("Cluster", giver.name) and giver.find("Secret", giver.published, namespace=NAMESPACE):
             hand_over(giver, taker)
 
 
@@ -67,7 +67,7 @@ def names_anothers_secret(stage: Stage, member: Member, peer: str) -> bool:
     """
     if member.find("Cluster", "nobody") is not None:
         return False
-    reference = {"name": peer, "namespace": NAMESPACE}
+    reference = {"name": stage.group[peer].published, "namespace": NAMESPACE}
     spec = {"clusterID": "99999999-0000-4000-8000-000000000000", "authInfo": {"secretRef": reference}}
     info = {"name": "nobody", "annotations": {meta.SYNC_DISABLED: "true"}}
     member.create({"kind": "Cluster", "metadata": info, "spec": spec})
@@ -115,9 +115,9 @@ def rotates(stage: Stage, member: Member) -> bool:
 @deed(nothing, weight=1)
 def drops_published_secret(stage: Stage, member: Member) -> bool:
     """Delete the Secret in which the own credentials are published; the daemon makes it again."""
-    if member.find("Secret", member.name, namespace=NAMESPACE) is None:
+    if member.find("Secret", member.published, namespace=NAMESPACE) is None:
         return False
-    member.delete("Secret", member.name, namespace=NAMESPACE)
+    member.delete("Secret", member.published, namespace=NAMESPACE)
     return True
 
 
@@ -129,8 +129,8 @@ def carries_credentials(stage: Stage, member: Member, peer: str) -> bool:
 
 def carry_secret(giver: Member, taker: Member) -> bool:
     """Put a member's present credentials into the Secret that another one has of it."""
-    found = giver.find("Secret", giver.name, namespace=NAMESPACE)
-    held = taker.find("Secret", giver.name, namespace=NAMESPACE)
+    found = giver.find("Secret", giver.published, namespace=NAMESPACE)
+    held = taker.find("Secret", giver.published, namespace=NAMESPACE)
     if found is None or held is None or held["data"] == found["data"]:
         return False
     taker.replace({**held, "data": found["data"]})
@@ -140,7 +140,7 @@ def carry_secret(giver: Member, taker: Member) -> bool:
 @deed(another, weight=1)
 def forges_address(stage: Stage, member: Member, peer: str) -> bool:
     """Change the address in the Secret that is here of another member, and say that it is newer than hers."""
-    found = stage.copy_at(member, ("Secret", NAMESPACE, peer))
+    found = stage.copy_at(member, ("Secret", NAMESPACE, stage.group[peer].published))
     said = marks_of(found).provenance if found is not None else {}
     if found is None or not said:
         return False

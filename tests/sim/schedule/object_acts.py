@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Iterator
+
 from tests.sim.checks.expected_copies import marks_of
 from tests.sim.cluster.group import rule
 from tests.sim.cluster.member import Member
 from tests.sim.schedule.drawing import HELD_KINDS, a_place, a_rule, a_rule_name, an_object, nothing, one
 from tests.sim.schedule.stage import Spot, Stage, deed
-from tests.sim.schedule.vocabulary import ELSEWHERE, LETS_IN, NAMES, Wish, gvk, make_object, make_rule
+from tests.sim.schedule.vocabulary import (
+    ELSEWHERE,
+    LETS_IN,
+    NAMED_BY_OWNER,
+    NAMES,
+    NOWHERE,
+    Wish,
+    gvk,
+    make_object,
+    make_rule,
+)
 
 _MOMENTS_S = (0.3, 3.0, 20.0)
 
@@ -120,6 +133,66 @@ def edits_a_rule(stage: Stage, member: Member, name: str, wish: Wish) -> bool:
     """Change the first of the own rules of that kind, if there is one."""
     names = [found for found in stage.own_rules(member) if found.startswith(wish[0].lower())]
     return bool(names) and rules(stage, member, names[0], wish)
+
+
+@deed(a_rule, weight=4)
+def lets_a_rule_read_another_kind(stage: Stage, member: Member, name: str, wish: Wish) -> bool:
+    """Change one of the own rules into one that reads another kind; its name stays."""
+    for found in stage.own_rules(member):
+        if member.get("ResourceSyncRule", found)["spec"]["groupVersionKind"] != gvk(wish[0]):
+            return rules(stage, member, found, wish)
+    return False
+
+
+@deed(
+    lambda chance, who, names: (
+        *one(chance, who, names), chance.choice(("no namespace", "taken", "refused")), chance.choice((8.0, 40.0, 90.0))
+    ),
+    weight=6,
+)  # fmt: skip
+def moves_copies_in_vain(stage: Stage, member: Member, which: int, obstacle: str, duration_s: float) -> bool:
+    """Let an own rule give its copies other names, or another namespace, that cannot be made here for a while."""
+    names = [name for name in stage.own_rules(member) if name.startswith(("configmaps", "secrets", "widgets"))]
+    names = [name for name in names if any(_made_by(stage, member, name))] or names
+    if not names:
+        return False
+    found = member.get("ResourceSyncRule", names[which % len(names)])
+    field, value = ("namespace", NOWHERE) if obstacle == "no namespace" else ("name", NAMED_BY_OWNER)
+    override = {"type": "replace", "path": f"/metadata/{field}", "value": value}
+    entries = [{**entry, "mutations": {"overrides": [override]}} for entry in found["spec"]["rules"]]
+    kind, clear = found["spec"]["groupVersionKind"]["kind"], list[Callable[[], object]]()
+    for peer in stage.group.members if obstacle != "no namespace" else ():
+        for _, namespace, name in stage.natives(peer, (kind,)) if peer is not member else ():
+            place = (kind, namespace, f"{name}-{peer.name}")
+            if obstacle == "refused":
+                clear.append(refuse(member, place))
+            elif member.find("Namespace", namespace) is not None and stage.find(member, place) is None:
+                member.create(make_object(place, "taken", ""))
+                clear.append(functools.partial(drops, stage, member, place))
+
+    def mend() -> None:
+        if obstacle == "no namespace" and member.find("Namespace", NOWHERE) is None:
+            member.create({"kind": "Namespace", "metadata": {"name": NOWHERE}})
+        for one_of_them in clear:
+            one_of_them()
+
+    member.replace({**found, "spec": {**found["spec"], "rules": entries}})
+    stage.until(duration_s, mend)
+    return True
+
+
+def _made_by(stage: Stage, member: Member, rule_name: str) -> Iterator[str]:
+    for kind in HELD_KINDS:
+        for copy in member.list(kind):
+            if marks_of(copy).provenance.get("rule") == rule_name:
+                yield kind
+
+
+def refuse(member: Member, place: Spot) -> Callable[[], object]:
+    """Let a policy of a cluster refuse to write an object of that kind and name; return how it ends."""
+    denied, one_name = member.server.denied, f"{place[0]} {place[2]}"
+    denied.add(one_name)
+    return functools.partial(denied.discard, one_name)
 
 
 @deed(one, weight=3)

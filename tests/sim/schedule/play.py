@@ -18,7 +18,9 @@ from registry_controller.api.errors import Mistake
 from registry_controller.api.tombstone import is_own_tombstone
 from registry_controller.core.decision import deletion_limit
 from registry_controller.core.decision.decision import NeedsProof
+from registry_controller.core.decision.deletion_limit import window_of
 from registry_controller.core.decision.state import TargetState
+from registry_controller.core.status.cluster import read_deletions
 from registry_controller.kube import kubeconfig
 from registry_controller.local import kubeconfig_secret
 from registry_controller.report import logs
@@ -200,9 +202,17 @@ async def _rest(stage: Stage, outcome: Outcome) -> None:
 
 
 def allow_deletions(stage: Stage) -> bool:
-    """Name the moments at which rules halted deletions, one of each rule; false where none did."""
+    """Name the moments at which rules and owners halted deletions, one of each; false where none did."""
     found = False
     for member in stage.group.members:
+        for cluster in member.list("Cluster"):
+            window = window_of(read_deletions(cluster.get("status")))
+            if window is not None and window.halted_at:
+                found = True
+                name = cluster["metadata"]["name"]
+                stage.observer.say(f"   {member.name} allows what the copies of {name} halted at {window.halted_at}")
+                annotations = {**(cluster["metadata"].get("annotations") or {}), meta.ALLOW_DELETIONS: window.halted_at}
+                member.replace({**cluster, "metadata": {**cluster["metadata"], "annotations": annotations}})
         for rule in member.list("ResourceSyncRule"):
             entries = (rule.get("status") or {}).get("clusters") or ()
             moments = [moment for one in entries if (moment := (one.get("deletions") or {}).get("haltedAt"))]

@@ -178,6 +178,19 @@ def mass_loss(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def comes_and_goes(chance: random.Random, names: str) -> list[Step]:
+    """Let what a rule asks for come and go; where deletions are braked, they are halted."""
+    here, owner, _ = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    place, wish = (kind, "default", chance.choice("xyz")), (kind, "plain", "labels", "Delete", "gold stays")
+    pauses_s = [chance.choice((3.0, 20.0, 40.0)) if chance.random() < 0.2 else 40.0 for _ in range(7)]
+    return [
+        Step(0.0, "rules", here, (f"{kind.lower()}s-1", wish)),
+        Step(0.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")),
+        *(Step(pause_s, "turns gold", owner) for pause_s in pauses_s),
+    ]
+
+
 def _everything(chance: random.Random, names: str) -> list[Step]:
     """A rule asks for everything of a kind, of which a cluster keeps some to itself."""
     here, owner, _ = _three(chance, names)
@@ -188,7 +201,81 @@ def _everything(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def _another_kind(chance: random.Random, names: str) -> list[Step]:
+    """A rule has copies, and reads another kind from then on; its daemon may be down meanwhile."""
+    here, owner, _ = _three(chance, names)
+    kind, other = chance.sample(("ConfigMap", "Widget", "Secret"), 2)
+    name, place = f"{kind.lower()}s-1", (kind, "default", chance.choice("xyz"))
+    policy = chance.choice(("Delete", "Delete", "Orphan"))
+    down = [Step(3.0, "is down", here, (8.0,))] if chance.random() < 0.4 else []
+    return [
+        Step(0.0, "rules", here, (name, (kind, "plain", "labels", policy, "stays"))),
+        Step(0.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")),
+        *down,
+        Step(3.0, "rules", here, (name, (other, "plain", "labels", chance.choice(("Delete", "Orphan")), "stays"))),
+    ]
+
+
+def _altered_rule(chance: random.Random, names: str) -> list[Step]:
+    """A rule has copies at several members, and its copy at one of them is edited, or loses a field there."""
+    here, home, owner = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    wish = (kind, "plain", "labels", "Delete", chance.choice(("", "targets")))
+    edited = Step(3.0, "edits a rules copy", here, (chance.randrange(1000), chance.randrange(4)))
+    lost = [
+        Step(0.0, "drops a field of rules", here, (("targetClusters",), 60.0)),
+        Step(0.0, "rules", home, (f"{kind.lower()}s-1", (*wish[:4], "targets"))),
+    ]
+    silent = [Step(0.0, "is cut off from", here, (home, 60.0))] if chance.random() < 0.5 else []
+    return [
+        Step(0.0, "rules", home, (f"{kind.lower()}s-1", wish)),
+        Step(0.0, "puts", owner, ((kind, "default", chance.choice("xyz")), f"v{chance.randrange(10**6)}", "sync")),
+        *(lost if chance.random() < 0.4 else [*silent, edited]),
+        Step(3.0, chance.choice(("restarts", "is killed")), here),
+        Step(5.0, "puts", owner, ((kind, "default", chance.choice("xyz")), f"v{chance.randrange(10**6)}", "sync")),
+    ]
+
+
+def _moved_in_vain(chance: random.Random, names: str) -> list[Step]:
+    """A rule gives its copies other names that cannot be made for a while; the source changes or goes meanwhile."""
+    here, owner, _ = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    places = [(kind, "default", name) for name in "xy"]
+    then = "drops" if chance.random() < 0.3 else "puts"
+    return [
+        Step(
+            0.0,
+            "rules",
+            here,
+            (f"{kind.lower()}s-1", (kind, "plain", "labels", chance.choice(("", "Delete")), "stays")),
+        ),
+        *(Step(0.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")) for place in places),
+        Step(3.0, "moves copies in vain", here, (0, chance.choice(("no namespace", "taken", "refused")), 40.0)),
+        Step(3.0, then, owner, (places[0], f"v{chance.randrange(10**6)}", "sync")[: 1 if then == "drops" else 3]),
+        Step(chance.choice((0.0, 40.0)), chance.choice(("restarts", "is killed")), here),
+    ]
+
+
+def _restored(chance: random.Random, names: str) -> list[Step]:
+    """The etcd of a cluster with copies is put back: states of sources or copies are lost, and an edit of a rule."""
+    here, owner, _ = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    places = [(kind, "default", name) for name in "xy"]
+    values = [f"v{chance.randrange(10**6)}" for _ in range(4)]
+    name = f"{kind.lower()}s-1"
+    edit = Step(0.3, "rules", here, (name, (kind, chance.choice(("marking", "plain")), "labels", "Delete", "stays")))
+    return [
+        Step(0.0, "rules", here, (name, (kind, "plain", "labels", "Delete", "stays"))),
+        *(Step(0.0, "puts", owner, (place, value, "sync")) for place, value in zip(places, values[:2], strict=True)),
+        Step(3.0, "has its etcd restored", chance.choice((here, here, owner)), (7.0, chance.choice((0, 10**6)))),
+        *(Step(0.3, "puts", owner, (place, value, "sync")) for place, value in zip(places, values[2:], strict=True)),
+        *([edit] if chance.random() < 0.7 else []),
+        Step(20.0, "puts", owner, (places[0], values[0], "sync")),
+    ]
+
+
 SCENES: Sequence[Callable[[random.Random, str], list[Step]]] = (
     _unheard_while_silent, _forged_relay, _left_and_relayed, _inhabited_namespace, _carried_credentials, _rivals,
-    _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything,
+    _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything, comes_and_goes, _another_kind,
+    _altered_rule, _moved_in_vain, _restored,
 )  # fmt: skip

@@ -6,8 +6,15 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tests.sim.schedule import copy_acts, faults, member_acts, object_acts  # noqa: F401 -- they put their deeds on the list
-from tests.sim.schedule.scenes import SCENES, mass_loss, race_on_slow_ways
+from tests.sim.schedule import (  # noqa: F401 -- they put their deeds on the list
+    copy_acts,
+    credential_acts,
+    faults,
+    habit_acts,
+    member_acts,
+    object_acts,
+)
+from tests.sim.schedule.scenes import SCENES, comes_and_goes, mass_loss, race_on_slow_ways
 from tests.sim.schedule.stage import DEEDS, Deed, Step
 
 STEPS = (18, 26)
@@ -72,7 +79,7 @@ def draw(seed: int) -> Schedule:
         steps.insert(chance.randint(3, len(steps)), step)
     braked, closed = chance.random() < _BRAKED, chance.choice(names) if chance.random() < _CLOSED else ""
     scenes = [chance.choice(SCENES) for _ in range(chance.randint(*SCENES_MANY))]
-    for scene in [*scenes, mass_loss] if braked else scenes:
+    for scene in [*scenes, mass_loss, comes_and_goes] if braked else scenes:
         at = chance.randint(3, len(steps))
         steps[at:at] = scene(chance, names)
     if joined:

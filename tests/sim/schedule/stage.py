@@ -40,6 +40,7 @@ class Stage:
         self.group = group
         self.observer = observer
         self.tally = tally
+        self.is_mended = False
         self._mending: list[tuple[Callable[[], None], asyncio.TimerHandle | None]] = []
 
     @property
@@ -58,6 +59,7 @@ class Stage:
 
     def mend(self) -> None:
         """Mend everything that is still broken."""
+        self.is_mended = True
         mending, self._mending = self._mending, []
         for mend, handle in mending:
             if handle is not None:
@@ -104,6 +106,10 @@ class Stage:
             for item in member.list("ResourceSyncRule")
             if not marks_of(item).owner and CORE_RESOURCE not in (item["metadata"].get("labels") or {})
         ]
+
+    def copied_rules(self, member: Member) -> list[Manifest]:
+        """List the rules that came from other members."""
+        return [item for item in member.list("ResourceSyncRule") if marks_of(item).owner not in ("", member.id)]
 
     def native_at(self, member: Member, place: Spot) -> dict[str, Any] | None:
         """Find a native object."""

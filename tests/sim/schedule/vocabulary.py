@@ -17,6 +17,8 @@ from tests.sim.cluster.group import rule
 NAMES = ("x", "y", "z")
 NAMESPACES = ("default", "team", "extra")
 ELSEWHERE = "elsewhere"
+NOWHERE = "nowhere"
+"""A namespace that is nowhere, until somebody makes it."""
 KINDS = ("ConfigMap", "Secret", "Widget", "Region", "Namespace", "Pod")
 WRITTEN = (*KINDS, "Gadget", "ResourceSyncRule")
 """Every kind of which rules make copies."""
@@ -26,6 +28,9 @@ EVIL = "https://evil."
 
 CANARY = "canary-"
 """How every value in a Secret begins."""
+
+NEWER = "ofALaterRelease"
+"""A field of rules that this release does not know."""
 
 LETS_IN = "bootstrap.kubernetes.io/token"
 """The type of Secrets that no rule from another cluster copies, nor any that does not ask for it."""
@@ -105,7 +110,18 @@ def _match(kind: str, selection: str) -> dict[str, Any]:
 
 
 Wish = tuple[str, str, str, str, str]
-"""What a rule says: kind, shape, selection, policy, and any of `gold`, `targets`, `makes`, `stays` and `suspended`."""
+"""What a rule says: kind, shape, selection, policy, and any of `gold`, `targets`, `makes`, `stays`, `suspended`, and of
+`newer`: it has a field of a later release.
+"""
+
+
+_MORE: Mapping[str, Mapping[str, Any]] = {
+    "gold": {"clusterFeatureMatch": [{"featureName": "gold"}]},
+    "targets": {"targetClusters": {"names": ["a", "b"]}},
+    "makes": {"createNamespaces": True},
+    "suspended": {"suspend": True},
+    "newer": {NEWER: "yes"},
+}
 
 
 def make_rule(name: str, wish: Wish) -> dict[str, Any]:
@@ -121,14 +137,8 @@ def make_rule(name: str, wish: Wish) -> dict[str, Any]:
     spec: dict[str, Any] = {}
     if policy:
         spec["deletionPolicy"] = policy
-    if "gold" in more:
-        spec["clusterFeatureMatch"] = [{"featureName": "gold"}]
-    if "targets" in more:
-        spec["targetClusters"] = {"names": ["a", "b"]}
-    if "makes" in more:
-        spec["createNamespaces"] = True
-    if "suspended" in more:
-        spec["suspend"] = True
+    for word, part in _MORE.items():
+        spec |= part if word in more else {}
     made = rule(name, gvk(kind), {"match": [_match(kind, selection)], "mutations": mutations}, **spec)
     if "stays" in more:
         made["metadata"]["annotations"] = {SYNC_DISABLED: "true"}

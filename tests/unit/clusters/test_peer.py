@@ -319,7 +319,7 @@ def test_a_factory_makes_peers_that_dial_with_the_credentials_of_their_engagemen
         factory = PeerFactory(connect_peer=connect, **made)
         peer = factory.make(B, Engagement("b", credentials("b")), observer=Observer())
         assert (peer.cluster_id, peer.name, peer.address) == (B, "b", ("https://b.test", ""))
-        peer.set_credentials("renamed", credentials("elsewhere"))
+        peer.set_engagement(Engagement("renamed", credentials("elsewhere")))
         assert (peer.name, peer.address) == ("renamed", ("https://elsewhere.test", ""))
 
     run(main)

@@ -28,15 +28,18 @@ class FakePeer:
 
     def __init__(self, cluster_id: ClusterUID, engagement: Engagement) -> None:
         self.cluster_id = cluster_id
-        self.name, self.credentials = engagement
+        self.name, self.credentials, _ = engagement
         self.is_alive = True
         self.is_running = self.is_closed = False
 
     def snapshot(self) -> PeerSnapshot:
         return PeerSnapshot(self.name, self.is_alive, {})
 
-    def set_credentials(self, name: str, credentials: Credentials) -> None:
-        self.name, self.credentials = name, credentials
+    def set_engagement(self, engagement: Engagement) -> None:
+        self.name, self.credentials, _ = engagement
+
+    def is_read_with(self, credentials: Credentials | None) -> bool:
+        return False
 
     def close(self) -> None:
         self.is_closed = True
@@ -125,7 +128,7 @@ class Stage:
         self.revision = 0
         self.members = Members(on_change=lambda target: None)
         self.registry = Registry(on_change=self._changed)
-        store: Any = SimpleNamespace(find=self.secrets.get)
+        store: Any = SimpleNamespace(find=self.secrets.get, owners={})
         watches: Any = self.watches
         factory: Any = self.factory
         self.provider = ClusterProvider(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -219,3 +220,47 @@ def test_s5_a_synced_rule_touches_only_namespaces_that_are_allowed(
 def test_s5_a_rule_that_may_not_act_here_proves_nothing() -> None:
     made = states(synced(RULE), b=peer(), policy=RulePolicy(enabled=False))
     assert made.state(provenance(rule_owner=C)) is RuleState.SILENT
+
+
+def made_by(
+    *, rule_owner: ClusterUID = LOCAL, uid: str = "uid-r", kind: str = "ConfigMap", policy: str = "Delete"
+) -> Provenance:
+    """Build the provenance of a copy by a rule of that UID, which read that kind."""
+    made = provenance(rule_owner=rule_owner, policy=policy)
+    return dataclasses.replace(made, rule_uid=uid, source=MAP._replace(kind=kind))
+
+
+def identified(**spec: Any) -> dict[str, Any]:
+    """Build a rule of this cluster with a UID; it reads ConfigMaps, and its policy is Orphan."""
+    made = rule_manifest("r", deletionPolicy="Orphan", **spec)
+    return {**made, "metadata": {**made["metadata"], "uid": "uid-r"}}
+
+
+@pytest.mark.parametrize(
+    ("made", "state", "deletes"),
+    [
+        (made_by(), RuleState.READS, False),
+        (made_by(uid=""), RuleState.READS, False),
+        (made_by(rule_owner=ClusterUID("")), RuleState.READS, False),
+        (made_by(uid="another"), RuleState.READS, True),
+        (made_by(uid="another", policy="Orphan"), RuleState.READS, False),
+        (made_by(rule_owner=C), RuleState.READS, True),
+        (made_by(kind="Secret"), RuleState.OTHER_KIND, True),
+        (made_by(kind="Secret", policy="Orphan"), RuleState.OTHER_KIND, False),
+    ],
+)  # fmt: skip
+def test_w3_a_namesake_decides_and_the_policy_in_the_copy_counts(
+    made: Provenance, state: RuleState, deletes: bool
+) -> None:
+    found = states(identified(), b=peer())
+    assert (found.state(made), found.deletes_unwanted(made)) == (state, deletes)
+
+
+@pytest.mark.parametrize("spec", [{"suspend": True}, {"kind": ""}])
+def test_w3_a_namesake_that_does_not_act_cannot_be_asked(spec: dict[str, Any]) -> None:
+    assert states(identified(**spec), b=peer()).state(made_by(kind="Secret")) is RuleState.SILENT
+
+
+def test_w3_another_kind_is_not_read_whether_or_not_the_owner_answers() -> None:
+    """The decision asks for the live owner."""
+    assert states(identified(), b=peer(is_alive=False)).state(made_by(kind="Secret")) is RuleState.OTHER_KIND

@@ -209,6 +209,33 @@ def test_a_context_stays_while_the_cluster_is_missing() -> None:
     assert contexts.of(B, name="b") is context
 
 
+@pytest.mark.clause("W3")
+def test_a_context_has_another_own_cluster_once_it_was_the_only_one_for_the_window() -> None:
+    """Of several that come or go, the events are in no order."""
+    clock, held = SimpleNamespace(now_s=1000.0), registry(OWN, cluster_manifest("b"))
+    contexts = TemplateContexts(registry=held, local=LOCAL, window_s=30.0, now_s=lambda: clock.now_s)
+    first = contexts.of(B, name="b")
+
+    def change(event: str, name: str, revision: str) -> None:
+        found = cluster_manifest(name, cluster_id=LOCAL)
+        held.apply("clusters", event, {**found, "metadata": {**found["metadata"], "resourceVersion": revision}})
+
+    change("DELETED", "own", "11")
+    change("ADDED", "own-1", "12")
+    assert contexts.of(B, name="b") is first
+    assert contexts.due_s == clock.now_s + 30.0
+    change("ADDED", "own-2", "13")
+    clock.now_s += 40.0
+    assert contexts.of(B, name="b") is first, "there are two"
+    change("DELETED", "own-1", "14")
+    assert contexts.of(B, name="b") is first
+    clock.now_s += 30.0
+    last = contexts.of(B, name="b").local_cluster
+    assert last is not None
+    assert last["metadata"]["name"] == "own-2"
+    assert contexts.due_s is None
+
+
 def test_the_stable_part_of_a_cluster_leaves_out_what_changes_by_itself() -> None:
     annotations = {meta.PROVENANCE: "x", meta.KUBECTL_LAST_APPLIED: "y", meta.GO_LAST_APPLIED: "z", "mine": "stays"}
     manifest = cluster_manifest(

@@ -10,7 +10,7 @@ import pytest
 from registry_controller.api import errors, meta
 from registry_controller.api.meta import ObjectKey
 from registry_controller.kube.failures import PEER, error_of_failure
-from registry_controller.kube.translate import error_of_answer
+from registry_controller.kube.translate import error_of_answer, read_unknown_fields
 
 SECRET = "do-not-show"
 KEY = ObjectKey("default", "a")
@@ -163,3 +163,19 @@ def test_a_missing_right_is_told_from_other_refusals(words: str, lacks_right: bo
     found = translate(403, status(403, message=words))
     assert isinstance(found, errors.Forbidden)
     assert found.lacks_right is lacks_right
+
+
+@pytest.mark.parametrize(
+    ("warning", "fields"),
+    [
+        ('299 - "unknown field \\"spec.colour\\""', ["spec.colour"]),
+        ('299 - "unknown field \\"spec.ports[0].x\\", unknown field \\"status.y\\""', ["spec.ports[0].x", "status.y"]),
+        ('299 - "policy/v1beta1 PodSecurityPolicy is deprecated in v1.21+"', []),
+        ('299 - "duplicate field \\"spec.colour\\""', []),
+        ('299 - "unknown field \\"' + "x" * 200 + '\\""', []),
+        ("", []),
+    ],
+)
+def test_the_fields_that_a_schema_lacks_are_read_from_warnings(warning: str, fields: list[str]) -> None:
+    """A10."""
+    assert read_unknown_fields([warning]) == fields

@@ -231,7 +231,7 @@ def test_o6_another_member_is_declared_to_have_left() -> None:
     stage.add("b")
     stage.add_secret("b")
     play(stage, stage.command.declare("b", wait_s=60), after_s=5, then=lambda: stage.drop(meta.CLUSTERS, "b"))
-    stone = Tombstone(B, "m", LOCAL, TODAY + LASTS)
+    stone = Tombstone(B, "m", LOCAL, TODAY + LASTS, revision=1)
     stored = stage.server.find(meta.FEATURES, stone.name)
     assert stored is not None
     assert stored["metadata"]["labels"] == tombstone_manifest(stone)["metadata"]["labels"]

@@ -239,16 +239,16 @@ def test_o6_nothing_that_a_peer_relays_is_copied_before_its_tombstones_are_known
     async def scenario(stage: Stage) -> None:
         stage.set_peer("c", is_listed=False)
         stage.tracker.update()
-        assert stage.tracker.bars(C, B, "m")
+        assert stage.tracker.bars(C, B, "m", 0)
         assert stage.observer.relays == 0
         stage.set_peer("c")
         stage.tracker.update()
-        assert not stage.tracker.bars(C, B, "m")
+        assert not stage.tracker.bars(C, B, "m", 0)
         assert stage.observer.relays == 1
         stage.set_peer("c", stone(by=C))
         stage.tracker.update()
-        assert stage.tracker.bars(C, B, "m")
-        assert not stage.tracker.bars(C, B, "another")
+        assert stage.tracker.bars(C, B, "m", 0)
+        assert not stage.tracker.bars(C, B, "another", 0)
 
     play(scenario)
 

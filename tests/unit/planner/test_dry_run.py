@@ -43,14 +43,15 @@ def rule(**info: Any) -> dict[str, Any]:
         ("PUT", "/api/v1/namespaces/a/secrets/dryRun=All", DRY_RUNNING, False),
         ("PUT", "/api/v1/namespaces/a/secrets/b?note=dryRun=All", DRY_RUNNING, False),
         ("PUT", "/api/v1/namespaces/a/secrets/b?dryRun=Alle", DRY_RUNNING, False),
-        ("POST", "/api/v1/namespaces/a/secrets?dryRun=All", DRY_RUNNING, False),
+        ("POST", "/api/v1/namespaces/a/secrets?dryRun=All", DRY_RUNNING, True),
+        ("POST", "/api/v1/namespaces/a/secrets", DRY_RUNNING, False),
         ("DELETE", "/api/v1/namespaces/a/secrets/b?dryRun=All", DRY_RUNNING, False),
         ("PATCH", "/api/v1/namespaces/a/secrets/b?dryRun=All", DRY_RUNNING, False),
         ("PUT", "/api/v1/namespaces/a/secrets/b?dryRun=All", READING, False),
         ("PUT", "/api/v1/namespaces/a/secrets/b", WRITING, True),
     ],
 )
-def test_a_dry_run_may_read_and_send_dry_run_updates_and_nothing_else(
+def test_a_dry_run_may_read_and_send_dry_runs_of_writes_and_nothing_else(
     method: str, path: str, methods: frozenset[str], allowed: bool
 ) -> None:
     """S1: a plan is unable to write."""

@@ -33,7 +33,10 @@ def deletion(number: int, *, decision: Delete = DELETE, error: Any = None) -> Pl
 def dry_run(*, present: int, percent: int = 10, held: Registry | None = None) -> DryRun:
     counts = Counter({("rule", PEER): present})
     parts: Any = SimpleNamespace(
-        engine=SimpleNamespace(registry=held or registry(rules=[rule()]), copies=SimpleNamespace(counts=counts)),
+        engine=SimpleNamespace(
+            registry=held or registry(rules=[rule()]),
+            copies=SimpleNamespace(counts=counts, by_owner=Counter({PEER: present})),
+        ),
         settings=SimpleNamespace(deletion_limit_percent=percent),
     )
     return cast(DryRun, parts)

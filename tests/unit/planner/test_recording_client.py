@@ -17,7 +17,9 @@ class LocalClient:
     def __init__(self) -> None:
         self.sent: list[tuple[ObjectKey, bool, str]] = []
 
-    async def replace(self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool, subresource: str) -> bytes:
+    async def replace(
+        self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool, subresource: str, unknown: list[str] | None
+    ) -> bytes:
         self.sent.append((key, dry_run, subresource))
         return b"stored"
 

@@ -118,7 +118,7 @@ class FakePeer:
         self.is_connected, self.is_alive = connected, alive
         self.features, self.clusters = Held(features), Held(clusters)
         self.metadata: Mapping[str, Any] | None = {"provider": "kind"}
-        self.metadata_problem = ""
+        self.metadata_problem = self.problem_of_own = ""
 
 
 class FakeClusters:

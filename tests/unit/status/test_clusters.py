@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
+
+import pytest
 
 from registry_controller.api.errors import Forbidden
 from registry_controller.api.meta import CLUSTER, ClusterUID
 from registry_controller.cache.registry import Registry
 from registry_controller.clusters.rule_deletions import MissingRules
-from registry_controller.core.status.cluster import OwnCluster, read_missing_since
+from registry_controller.core.decision.deletion_limit import Window, window_of
+from registry_controller.core.status.cluster import OwnCluster, read_deletions, read_missing_since
 from registry_controller.status.clusters import ClusterStatusReporter
+from registry_controller.sync.owner_limits import OwnerDeletions
 from tests.unit.status.engine_parts import (
     LOCAL,
     OTHER,
@@ -43,6 +48,7 @@ def report(
     pending: dict[ClusterUID, frozenset[ClusterUID]] | None = None,
     quota: str = "",
     missing: dict[ClusterUID, MissingRules] | None = None,
+    halts: dict[ClusterUID, OwnerDeletions] | None = None,
     problem: str = "",
 ) -> RecordedStatuses:
     writer = RecordedStatuses()
@@ -54,6 +60,11 @@ def report(
         "deletions": SimpleNamespace(missing=missing or {}),
         "absences": SimpleNamespace(report=lambda member: OwnCluster.PRESENT, lasts_s=600),
         "quota": SimpleNamespace(problem=lambda peer: quota),
+        "owner_limits": SimpleNamespace(
+            report=lambda owner, **_: (halts or {}).get(owner),
+            nothing_waits=lambda owner: None,
+        ),
+        "is_settled": lambda: True,
         "local": SimpleNamespace(problem=problem),
         "local_metadata": SimpleNamespace(metadata={"provider": "kind"}, problem=""),
         "writer": writer,
@@ -150,6 +161,24 @@ def test_members_that_report_a_silent_peer_as_left_or_rebuilt_are_named() -> Non
     assert message.startswith("no answer; ")
     assert "reported by c and this cluster" in message
     assert message.endswith("reported by c")
+
+
+@pytest.mark.clause("W4")
+def test_the_limit_of_an_owner_is_stored_in_its_cluster_and_says_what_lifts_its_halt() -> None:
+    held, peers = registry(clusters=[cluster()]), FakeClusters(resolved(), peers=[FakePeer()])
+    window = Window("2026-01-02T03:00:00Z", 100, 60, "2026-01-02T03:04:05Z", counted=40, percent=50)
+    found = report(held, peers, halts={PEER: OwnerDeletions(window, 7)}).condition("b", "DeletionHalted")
+    assert (found["status"], found["reason"]) == ("True", "TooManyDeletions")
+    assert found["message"].startswith("7 copies ")
+    assert "clusters.clusterregistry.k8s.cisco.com b " in found["message"]
+    assert "allow-deletions=2026-01-02T03:04:05Z;" in found["message"]
+    assert window_of(read_deletions({"conditions": [{"type": "Ready"}, found]})) == window
+    counts = replace(window, halted_at="")
+    found = report(held, peers, halts={PEER: OwnerDeletions(counts, 0)}).condition("b", "DeletionHalted")
+    assert (found["status"], found["reason"]) == ("False", "Counting")
+    assert window_of(read_deletions({"conditions": [found]})) == counts
+    assert report(held, peers).condition("b", "DeletionHalted")["status"] is None
+    assert window_of(read_deletions({"conditions": [{**found, "message": "by somebody"}]})) is None
 
 
 def test_w3_rules_that_are_missing_without_a_trace_are_named_with_what_lets_their_copies_go() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, InvalidObject, Unreachable
 from registry_controller.api.meta import ClusterUID, ObjectKey, Target
+from registry_controller.api.provenance import Provenance, encode
 from registry_controller.cache.registry import Registry
 from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.core.rules.policy import RulePolicy
@@ -62,6 +64,7 @@ def report(
     results: Results | None = None,
     limiter: FakeLimiter | None = None,
     is_idle: bool = True,
+    lost: tuple[str, ...] = (),
 ) -> RecordedStatuses:
     writer = RecordedStatuses()
     clusters = FakeClusters(resolved(), peers=peers, rules=held.active_rules(LOCAL))
@@ -73,6 +76,7 @@ def report(
         "copies": copies or FakeCopies(),
         "results": results or Results(on_change=lambda name: None),
         "deletion_limiter": limiter or FakeLimiter(),
+        "definitions": SimpleNamespace(lost_of_rules=lost),
         "writer": writer,
         "is_idle": lambda: is_idle,
     }
@@ -121,6 +125,26 @@ def test_a_rule_whose_fields_the_crd_prunes_is_not_accepted() -> None:
     status, reason, message = condition(report(held), "Accepted")
     assert (status, reason) == ("False", "FieldsPruned")
     assert "spec.suspend" in message
+
+
+def altered_rule() -> dict[str, Any]:
+    """Build the copy of another cluster's rule with another spec than that cluster wrote."""
+    made = rule()
+    target = Target(meta.GROUP, meta.RULE.kind, "", "rule")
+    provenance = Provenance(
+        PEER, "core", LOCAL, "Orphan", meta.RULE, ObjectKey("", "rule"), "uid", "", 1, target, spec="another"
+    )
+    made["metadata"]["annotations"] = {meta.OWNER: PEER, meta.PROVENANCE: encode(provenance)}
+    return made
+
+
+@pytest.mark.parametrize(("lost", "reason"), [((), "NotAsWritten"), (("spec.suspend",), "FieldsPruned")])
+def test_a_rule_that_is_not_as_its_owner_wrote_it_is_not_accepted(lost: tuple[str, ...], reason: str) -> None:
+    held = registry(rules=[altered_rule()])
+    assert not held.active_rules(LOCAL)
+    found = condition(report(held, lost=lost), "Accepted")
+    assert found[:2] == ("False", reason)
+    assert ("spec.suspend" in found[2]) is bool(lost)
 
 
 def test_a_rule_of_another_cluster_that_the_policy_bars_is_unknown() -> None:

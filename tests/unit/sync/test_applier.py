@@ -21,7 +21,7 @@ from registry_controller.core.mutation.mutate import TemplateContext
 from registry_controller.core.rules.active import Hit
 from registry_controller.kube.object import decode_object
 from registry_controller.sync.applier import Applier, SourceReader
-from registry_controller.sync.copy_writer import DesiredCopy
+from registry_controller.sync.desired_copy import DesiredCopy
 from registry_controller.sync.origin_reader import MadeFrom
 from registry_controller.sync.reconciler import Judgment, Result
 from registry_controller.watch.body_cache import BodyCache, BodyKey
@@ -74,7 +74,7 @@ class Bench:
             is_outdated=lambda record, hit: self.is_outdated,
             is_current=lambda key, record, hit: self.cache.records.get(key) is record and not self.is_outdated,
         )
-        self.copy: Any = SimpleNamespace(made_from=None, outranked_rules=("loser before",))
+        self.copy: Any = SimpleNamespace(made_from=None, outranked_rules=("loser before",), lost=())
         self.local: Any = SimpleNamespace(records={KEY: self.copy}, record_write=self._record_write)
         copies: Any = SimpleNamespace(find=lambda target: (self.local, self.copy if self.local else None))
         updater: Any = self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from registry_controller.api.meta import Target
-from registry_controller.sync.copy_updater import AT_ONCE, PAUSE_S, Contention, Repair
+from registry_controller.sync.contention import AT_ONCE, PAUSE_S, Contention, Repair
 
 ONE, TWO = Target("", "ConfigMap", "default", "one"), Target("", "ConfigMap", "default", "two")
 

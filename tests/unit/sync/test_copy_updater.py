@@ -15,9 +15,11 @@ from registry_controller.api.provenance import Provenance
 from registry_controller.core.decision.decision import Delete, Reason
 from registry_controller.core.decision.ownership import NATIVE, Marks
 from registry_controller.core.decision.state import CurrentCopy, NamespaceState, TargetState
+from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder
 from registry_controller.report.metrics import Metrics
-from registry_controller.sync.copy_updater import AT_ONCE, PAUSE_S, CopyUpdater
-from registry_controller.sync.copy_writer import DesiredCopy, Update
+from registry_controller.sync.contention import AT_ONCE, PAUSE_S
+from registry_controller.sync.copy_updater import CopyUpdater
+from registry_controller.sync.desired_copy import DesiredCopy, Update
 from registry_controller.sync.made_once import MadeOnce
 from registry_controller.sync.pace import AT_ONCE as CHANGES_AT_ONCE
 from registry_controller.sync.pace import OPEN_S
@@ -35,7 +37,11 @@ class Bench:
         self.target = target
         self.log: list[str] = []
         self.immutable = False
+        self.kept: tuple[str, ...] = ()
         self.unpaired: tuple[str, ...] = ()
+        self.lost: list[Target] = []
+        self.changes_nothing = False
+        self.status = b"status"
         self.metrics = Metrics()
         self.cache: Any = SimpleNamespace(kind=GVK(target.group, "v1", target.kind), records={})
         if is_there:
@@ -53,6 +59,7 @@ class Bench:
             made_once=MadeOnce(),
             recreated=self._recreated,
             put_back=self._put_back,
+            lost=self.lost.append,
         )
 
     @property
@@ -91,7 +98,8 @@ class Bench:
         revision = (before.revision if before is not None else 0) + 1
         self.cache.records[self.target.key] = SimpleNamespace(
             uid="uid", revision=revision, verified=revision if digest else 0, desired=digest or None, baseline=digest,
-            made_from=None, status_digest=None, marks=NATIVE,
+            made_from=None, status_digest=None, marks=NATIVE, lost=(),
+            remainder=NOTHING_REMAINS,
         )  # fmt: skip
 
     def _put_back(self, target: Target, rule: str, lists: tuple[str, ...]) -> None:
@@ -114,21 +122,22 @@ class Bench:
 
     async def write(self, wanted: DesiredCopy, record: Any, cache: Any, *, adopt: bool) -> Update:
         if self.immutable:
-            raise Immutable("spec.selector is immutable", managers=("kubectl",))
+            raise Immutable("spec.selector is immutable", managers=("kubectl",), kept=self.kept)
         self.log.append("adopt" if adopt else "write")
-        self._store(wanted.digest)
-        return Update(True, ("kubectl",), self.unpaired)
+        if not self.changes_nothing:
+            self._store(wanted.digest)
+        return Update(not self.changes_nothing, ("kubectl",), self.unpaired)
 
-    async def write_status(self, wanted: DesiredCopy, record: Any, cache: Any) -> bool:
+    async def write_status(self, wanted: DesiredCopy, record: Any, cache: Any) -> Update:
         self.log.append("write status")
         record.status_digest = self.status_digest(wanted)
-        return True
+        return Update(True, ("kubectl",))
 
     def digest(self, manifest: object) -> bytes:
         return b"digest"
 
     def status_digest(self, wanted: DesiredCopy) -> bytes | None:
-        return None if wanted.status is None else b"status"
+        return None if wanted.status is None else self.status
 
     async def delete(self, target: Target, kind: GVK, *, uid: str, revision: int) -> None:
         self.log.append(f"delete {uid} at {revision}")
@@ -136,6 +145,9 @@ class Bench:
 
     def still_as_written(self, record: Any, obj: Any) -> bool:
         return False
+
+    def still_has_status(self, record: Any, obj: Any) -> bool:
+        return True
 
 
 async def test_a_copy_in_step_is_not_written() -> None:
@@ -332,3 +344,63 @@ async def test_writes_are_counted_with_their_results() -> None:
     text = bench.metrics.render()[0].decode()
     for result in ("ok", "error"):
         assert f'writes_total{{kind="Namespace",result="{result}",verb="update"}} 1.0' in text
+
+
+async def test_a_write_that_changes_nothing_has_repaired_nothing() -> None:
+    """A5: however often somebody here changes another part of the copy."""
+    bench = Bench()
+    await bench.update()
+    bench.changes_nothing = True
+    for _ in range(3 * AT_ONCE):
+        bench.disturb()
+        assert not await bench.update()
+    assert bench.log.count("write") == 1 + 3 * AT_ONCE
+
+
+async def test_a_field_that_the_server_keeps_has_the_copy_made_anew_and_is_named() -> None:
+    """A2."""
+    bench = Bench()
+    bench.immutable, bench.kept = True, ("spec.clusterIP",)
+    assert await bench.update()
+    assert bench.log == ["delete uid at 1", "create", "recreated: the API server keeps spec.clusterIP"]
+
+
+async def test_a_field_that_is_still_to_be_asked_about_is_no_copy_in_step() -> None:
+    bench = Bench()
+    await bench.update()
+    bench.record.remainder = Remainder(suspects=(("spec", "old"),))
+    await bench.update()
+    assert bench.log == ["write", "write"]
+
+
+async def test_a_copy_that_lacks_fields_is_told_each_time_that_it_is_looked_at() -> None:
+    bench = Bench()
+    await bench.update()
+    assert bench.lost == []
+    bench.record.lost = ("spec.colour",)
+    await bench.update()
+    assert bench.lost == [TARGET]
+
+
+def test_a_status_that_somebody_keeps_editing_is_put_back_ever_more_rarely() -> None:
+    """A5, W6: and a status that is another one now is written at once."""
+
+    async def scenario() -> None:
+        bench = Bench()
+        wanted = bench.wanted(status={"phase": "Bound"})
+
+        async def update() -> bool:
+            return await bench.updater.update(bench.state(), wanted, bench.cache, bench.record, reason=Reason.UPDATE)
+
+        await update()
+        for _ in range(AT_ONCE):
+            bench.record.status_digest = None
+            await update()
+        bench.record.status_digest = None
+        with pytest.raises(Contested, match="kubectl keeps changing it here"):
+            await update()
+        bench.status = b"another"
+        assert await update()
+        assert bench.log.count("write status") == AT_ONCE + 2
+
+    run(scenario)

@@ -12,7 +12,9 @@ import pytest
 from registry_controller.api.errors import InvalidObject, NotFound
 from registry_controller.api.meta import GVK, GVR, ObjectKey, Target
 from registry_controller.core.decision.ownership import NATIVE
-from registry_controller.sync.copy_writer import CopyWriter, DesiredCopy
+from registry_controller.core.diff.remainder import NOTHING_REMAINS
+from registry_controller.sync.copy_writer import CopyWriter
+from registry_controller.sync.desired_copy import DesiredCopy
 from registry_controller.watch.body_cache import BodyCache
 
 
@@ -24,7 +26,7 @@ class Servings:
     async def resolve(self, kind: GVK) -> GVR:
         return GVR(kind.group, kind.version, "widgets", True)
 
-    async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes | None:
+    async def create(self, gvr: GVR, namespace: str, body: bytes, *, unknown: list[str]) -> bytes | None:
         raise AssertionError("nothing is written")
 
 
@@ -85,11 +87,22 @@ class Stored(Servings):
         self.reads += 1
         return orjson.dumps(self.held)
 
-    async def create(self, gvr: GVR, namespace: str, body: bytes) -> bytes | None:
+    async def create(self, gvr: GVR, namespace: str, body: bytes, *, unknown: list[str]) -> bytes | None:
         self.sent.append(orjson.loads(body))
         return None
 
-    async def replace(self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool = False) -> bytes | None:
+    async def replace(
+        self,
+        gvr: GVR,
+        key: ObjectKey,
+        body: bytes,
+        *,
+        unknown: list[str],
+        dry_run: bool = False,
+        subresource: str = "",
+    ) -> bytes | None:
+        if dry_run:
+            return body
         self.sent.append(orjson.loads(body))
         return None
 
@@ -109,7 +122,9 @@ async def test_a_copy_in_which_something_is_left_is_read_before_it_is_replaced(i
     kind, left = GVK("test.example.com", "v1", "Widget"), (("spec", "replicas"),) if is_left else ()
     target = Target("test.example.com", "Widget", "default", "a")
     wanted = DesiredCopy(target, kind, manifest, b"digest", NATIVE, left=left)
-    record: Any = SimpleNamespace(uid="uid", revision=7, verified=7, is_plain=True)
+    record: Any = SimpleNamespace(
+        uid="uid", revision=7, verified=7, is_plain=True, desired=b"before", remainder=NOTHING_REMAINS, marks=NATIVE
+    )
     cache: Any = SimpleNamespace(writing=lambda key: contextlib.nullcontext())
     await writer.write(wanted, record, cache, adopt=False)
     await writer.create(wanted, cache, over=await writer.read(wanted, record))

@@ -32,19 +32,25 @@ class Bench:
         self.here = {name(number) for number in range(copies)}
         self.changes = Counter[str]()
         self.manifest: dict[str, Any] = {"metadata": {}}
-        counts = SimpleNamespace(counts=self, has=self.here.__contains__)
-        self.registry = SimpleNamespace(rules={RULE: SimpleNamespace(manifest=self.manifest)})
+        counts = SimpleNamespace(counts=self, by_owner=self, has=self.here.__contains__, has_other=lambda _: True)
+        self.registry = SimpleNamespace(rules={RULE: SimpleNamespace(manifest=self.manifest)}, clusters={})
         self.queue = WorkQueue()
         self.limiter = self.restarted(counts, percent)
 
     def restarted(self, copies: Any, percent: int) -> DeletionLimiter:
         registry: Any = self.registry
         return DeletionLimiter(
-            percent=percent, queue=self.queue, copies=copies, registry=registry, changed=self._changed, now=self._now
+            percent=percent,
+            queue=self.queue,
+            copies=copies,
+            registry=registry,
+            changed=self._changed,
+            owner_changed=lambda: None,
+            now=self._now,
         )
 
-    def __getitem__(self, origin: tuple[str, str]) -> int:
-        return len(self.here) if origin == ORIGIN else 0
+    def __getitem__(self, origin: tuple[str, str] | str) -> int:
+        return len(self.here) if origin in (ORIGIN, OWNER) else 0
 
     def _changed(self, rule: str) -> None:
         self.changes[rule] += 1
@@ -187,7 +193,8 @@ def test_beyond_a_handful_nothing_goes_before_the_window_is_stored() -> None:
         bench.limit(presumed, 60)
         await asyncio.sleep(20.0)
         assert await bench.drain() == set()
-        assert bench.limiter.stored_form(ORIGIN) == {"windowStart": spell(BEGIN), "baseline": 200, "deleted": 60}
+        window = {"windowStart": spell(BEGIN), "baseline": 200, "deleted": 60, "percent": 50}
+        assert bench.limiter.stored_form(ORIGIN) == window
         if is_stored:
             bench.store()
             await asyncio.sleep(0.3)
@@ -325,7 +332,7 @@ def test_a_halt_that_was_stored_holds_after_a_restart_and_asks_nobody() -> None:
         since = bench.halted_at
         bench.store()
         await bench.drain()
-        copies: Any = SimpleNamespace(counts=bench, has=bench.here.__contains__)
+        copies: Any = SimpleNamespace(counts=bench, by_owner=bench, has=bench.here.__contains__)
         bench.limiter = bench.restarted(copies, 50)
         assert bench.limit(doubtful, 61) == [HALTED] * 61
         await asyncio.sleep(600.0)

@@ -107,3 +107,17 @@ def test_no_rule_is_in_step_while_the_older_one_that_has_its_place_fails() -> No
         ("b", ResultClass.CONFLICTING, "rule a, which is older, has this place, and cannot be carried out"),
         ("c", ResultClass.CONFLICTING, "rule a, which is older, has this place, and cannot be carried out"),
     ]
+
+
+def test_a_copy_that_lacks_fields_is_not_in_step_and_they_are_named() -> None:
+    """A10, S1: also for the younger rules that make the same copy."""
+    claim = _claim(FIRST, created="2026-01-01", rule="a")._replace(rivals=(Rival("b", None),))
+    view = _view(None)._replace(claims=(claim,))
+    lost = tuple(f"spec.field{number}" for number in range(7))
+    said = outcomes_of(decide(view), view, name_of=str, lost=lost)
+    assert [(one.outcome.rule, one.outcome.result, one.outcome.reason) for one in said] == [
+        ("a", ResultClass.FAILING, "FieldsLost"),
+        ("b", ResultClass.FAILING, "FieldsLost"),
+    ]
+    assert "does not store spec.field0, spec.field1" in said[0].message
+    assert "and 2 more" in said[0].message

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
+from registry_controller.cache.crds import OF_RULES, read_bundled
+from registry_controller.core.rules.schema import find_unknown_fields
 from registry_controller.core.rules.validation import find_problems, read_and_validate
 
 
@@ -235,3 +237,31 @@ def test_sync_disabled_false_is_warned_of(value: str, warnings: int) -> None:
     assert found is not None
     assert found.sync_disabled
     assert len(verdict.warnings) == warnings
+
+
+DEFINITION = read_bundled()[OF_RULES]
+
+
+@pytest.mark.parametrize(
+    ("spec", "paths"),
+    [
+        ({"newer": 1}, ["spec.newer"]),
+        ({"targetClusters": {"newer": {"a": "b"}}}, ["spec.targetClusters.newer"]),
+        ({"rules": [{}, {"match": [{"newer": []}], "newer": ""}]},
+         ["spec.rules[1].match[0].newer", "spec.rules[1].newer"]),
+        ({"rules": [{"mutations": {"labels": {"add": {"newer": "1"}, "newer": {}}}}]},
+         ["spec.rules[0].mutations.labels.newer"]),
+        ({"newer": None}, []),
+        ({"rules": [{"match": [{"labels": [{"matchLabels": {"newer": "1"}}]}]}]}, []),
+        ({"rules": [{"match": [{"name": "x", "namespace": "y"}]}]}, []),
+        ({"rules": "newer"}, []),
+    ],
+)  # fmt: skip
+def test_fields_of_a_later_release_are_found(spec: dict[str, Any], paths: list[str]) -> None:
+    manifest = {"metadata": {"name": "r"}, "spec": {"groupVersionKind": {"version": "v1", "kind": "Secret"}, **spec}}
+    assert [*find_unknown_fields(manifest, definition=DEFINITION, version=meta.VERSION)] == paths
+    _, verdict = read_and_validate(manifest, definition=DEFINITION)
+    assert (verdict.reason == "UnknownFields") is bool(paths)
+    if paths:
+        assert not verdict.accepted
+        assert verdict.message.startswith(", ".join(paths))

@@ -224,6 +224,15 @@ def test_a_peer_without_a_cluster_of_itself_is_named(
     assert words in message
 
 
+@pytest.mark.clause("P7")
+def test_a_peer_that_is_read_over_another_way_is_ready_and_says_so() -> None:
+    status = build_cluster_status(peer(unused_auth="Secret x is missing"))
+    assert (status["state"], said(status, "AuthInfoNotUsed")) == ("Ready", ("True", "OtherCredentialsUsed"))
+    message = next(one["message"] for one in status["conditions"] if one["type"] == "AuthInfoNotUsed")
+    assert "Secret x is missing" in message
+    assert said(build_cluster_status(peer(unused_auth="x", connected=False)), "AuthInfoNotUsed") == (None, None)
+
+
 @pytest.mark.clause("O6")
 def test_what_is_not_known_of_a_peers_own_cluster_stays_as_it_was() -> None:
     assert said(build_cluster_status(peer()), "OwnClusterMissing") == (None, None)

@@ -1,0 +1,63 @@
+"""The absence of objects after their definition was installed again, or after their server's history changed (W4).
+
+Laws: an object whose deletion was an event is absent for its owner's reason, unless its kind was not served after that
+· an object that is newer than the list after such a change was deleted later.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from registry_controller.api.meta import ObjectKey
+
+_MOST: Final = 10_000
+"""The deletions by an event that are kept."""
+
+
+class LostObjects:
+    """The objects of one kind at one peer that may be lost with their definition, or with the server's history."""
+
+    def __init__(self) -> None:
+        self._is_unserved = False
+        self._changed_at = 0
+        self._deleted: dict[ObjectKey, None] = {}
+
+    def note_there(self, key: ObjectKey) -> None:
+        """Note that an object exists."""
+        if self._deleted:
+            self._deleted.pop(key, None)
+
+    def note_deleted(self, key: ObjectKey) -> None:
+        """Note the event of a deletion."""
+        self._deleted[key] = None
+        if len(self._deleted) > _MOST:
+            del self._deleted[next(iter(self._deleted))]
+
+    def note_unserved(self) -> None:
+        """Note that the kind is not served: its objects went with its definition, as events or without."""
+        self._is_unserved = True
+        self._deleted.clear()
+
+    def note_listed(self, revision: int, *, reached: int) -> None:
+        """Note a complete list at a revision, after the stream had `reached` another one; 0 for the first list."""
+        if self._is_unserved or is_another_history(revision, reached=reached):
+            self._changed_at = max(revision, reached)
+        self._is_unserved = False
+
+    def is_lost(self, key: ObjectKey, *, revision: int) -> bool:
+        """Return whether an absent object, known at a revision, may be lost without a deletion by its owner."""
+        return (self._is_unserved or revision <= self._changed_at) and key not in self._deleted
+
+    @property
+    def is_any_lost(self) -> bool:
+        """True if any absence may be a loss."""
+        return (self._is_unserved or self._changed_at > 0) and not self._deleted
+
+
+_LEAP: Final = 500_000_000
+"""More writes than a server takes between two lists; etcd's guide bumps revisions by a thousand million."""
+
+
+def is_another_history(revision: int, *, reached: int) -> bool:
+    """Report whether a list's revision does not continue the history that a stream has reached, 0 for none."""
+    return reached > 0 and (revision < reached or revision - reached >= _LEAP)

@@ -1,0 +1,66 @@
+"""Compares the spec of a copied rule with the one that its owner wrote, before the rule is obeyed (A8).
+
+The provenance of a copied rule has a digest of the spec as the rule's owner has it. A copy with another spec lost a
+field in an older CustomResourceDefinition, or was edited here.
+
+Laws: the digest is the same in every cluster, and is known before the copy is written · a native rule, a copy with
+`resource-sync-disabled` of this cluster, and one without a digest, as earlier versions write it, are obeyed as they are
+· while a copy here is altered, the rule acts as before, if this daemon knows it as its owner wrote it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final
+
+from registry_controller.api.meta import Manifest
+from registry_controller.core.decision.ownership import Marks
+
+NOT_AS_WRITTEN: Final = "NotAsWritten"
+"""The reason of a rule whose spec here is not the one that its owner wrote."""
+NOT_AS_WRITTEN_MESSAGE: Final = (
+    "spec: is not the one that the rule's own cluster wrote: it was edited here, or an older CRD dropped a field; "
+    "it is written again while that cluster answers; to use it as it is, annotate it with resource-sync-disabled"
+)
+
+
+def digest_spec(manifest: Manifest) -> str:
+    """Return the digest of a rule's spec, in hexadecimal digits; empty where the spec is nested too deeply.
+
+    A null is left out, because an API server does not store it.
+    """
+    try:
+        text = json.dumps(_without_nulls(manifest.get("spec")), sort_keys=True, separators=(",", ":"))
+    except RecursionError:
+        return ""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def is_as_written(manifest: Manifest, marks: Marks) -> bool:
+    """Return whether a rule has the spec that its owner wrote; true where that cannot be known."""
+    written = marks.provenance.spec if marks.provenance is not None else ""
+    return not written or digest_spec(manifest) == written
+
+
+def may_obey(manifest: Manifest, marks: Marks) -> bool:
+    """Return whether a stored rule may act as it is here."""
+    return marks.frozen or is_as_written(manifest, marks)
+
+
+def goes_on(acting: Manifest, acting_marks: Marks, *, marks: Marks) -> bool:
+    """Return whether the rule that acts goes on: its copy here is altered now, and its owner's rule is the same.
+
+    `marks` are the marks of the altered copy.
+    """
+    before, now = acting_marks.provenance, marks.provenance
+    if before is None or now is None or not before.spec:
+        return False
+    is_same = (before.owner, before.key, before.uid, before.spec) == (now.owner, now.key, now.uid, now.spec)
+    return is_same and is_as_written(acting, acting_marks)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value

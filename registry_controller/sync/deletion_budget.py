@@ -1,0 +1,104 @@
+"""The deletions that wait, or go, of one rule's copies from one owner, and the window in the rule's status (W4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from registry_controller.api import meta
+from registry_controller.api.meta import Target
+from registry_controller.cache.local_cache import RuleAndOwner
+from registry_controller.cache.registry import Registry
+from registry_controller.core.decision.deletion_limit import Charge, Window, window_of
+from registry_controller.sync.deletion_count import DeletionCount
+
+
+class Wish(NamedTuple):
+    """A deletion that is to be made. `is_sure` is true for a proven or presumed one.
+
+    `is_anew` means that it follows a definition that was installed again, or another history of the owner.
+    """
+
+    charge: Charge
+    is_sure: bool
+    is_anew: bool = False
+
+
+@dataclass(slots=True)
+class Budget:
+    """The deletions of one rule's copies from one owner.
+
+    `waiting` holds the deletions that are not evaluated yet, or halted. The owner may be asked about the targets in
+    `asked` before the next evaluation. `going` holds the copies that were let go and are still here; of those in
+    `excused` the rule's annotation allowed the deletion, so that the limit of their owner does not count them.
+    `is_halted` means that what waits was reported as halted, by the limit of the rule or by that of the owner.
+    """
+
+    count: DeletionCount
+    waiting: dict[Target, Wish] = field(default_factory=dict)
+    asked: set[Target] = field(default_factory=set)
+    going: dict[Target, Wish] = field(default_factory=dict)
+    excused: set[Target] = field(default_factory=set)
+    is_halted: bool = False
+    sequence: int = 0
+    timer: asyncio.Handle | None = None
+
+    @property
+    def is_anew(self) -> bool:
+        """True if any deletion follows a definition that was installed again, or another history of the owner."""
+        return any(wish.is_anew for wishes in (self.waiting, self.going) for wish in wishes.values())
+
+    @property
+    def unsure(self) -> list[Target]:
+        """The waiting deletions that their proof may refute, and about which the owner may not be asked yet."""
+        return [target for target, wish in self.waiting.items() if not wish.is_sure and target not in self.asked]
+
+    def wanted_of_owner(self, *, is_excused: bool) -> Iterator[Target]:
+        """List the deletions that count for the owner; those that the rule's own limit has halted do not.
+
+        `is_excused` leaves out what waits.
+        """
+        if not self.count.halted_at and not is_excused:
+            yield from self.waiting
+        yield from (target for target in self.going if target not in self.excused)
+
+    def find(self, target: Target) -> Wish | None:
+        """Return the wish to delete a copy that waits or goes."""
+        return self.waiting.get(target) or self.going.get(target)
+
+    def let_go(self, *, is_allowed: bool, is_excused: bool) -> list[Target]:
+        """Move everything that waits to `going`, and return it in order."""
+        going, self.waiting = self.waiting, {}
+        self.going |= going
+        self.asked -= going.keys()
+        if is_allowed:
+            self.count.allowed = set(self.going)
+        if is_excused:
+            self.excused |= going.keys()
+        self.count.has_let_go()
+        return sorted(going)
+
+    def drop(self, target: Target) -> None:
+        """Forget a deletion: the copy is gone, or stays."""
+        self.waiting.pop(target, None)
+        self.going.pop(target, None)
+        for targets in (self.asked, self.excused, self.count.allowed):
+            targets.discard(target)
+
+
+def stored_window(registry: Registry, origin: RuleAndOwner) -> Window | None:
+    """Return the window in a rule's status for its copies from one owner; None without one."""
+    rule = registry.rules.get(origin[0])
+    clusters = (rule.manifest.get("status") or {}).get("clusters") if rule is not None else None
+    for entry in clusters if isinstance(clusters, list) else ():
+        if entry.get("clusterID") == origin[1]:
+            return window_of(entry.get("deletions"))
+    return None
+
+
+def allowed_moment(registry: Registry, rule: str) -> str:
+    """Return the moment of the halt that a rule's annotation lifts; empty for none."""
+    held = registry.rules.get(rule)
+    return meta.annotations_of(held.manifest).get(meta.ALLOW_DELETIONS, "") if held is not None else ""

@@ -1,0 +1,187 @@
+"""Evaluates the deletions of each rule and owner as a set: by the limit of the rule, and by that of the owner (W4).
+
+Laws: no set is evaluated before every key that was enqueued with it was reconciled · a set is evaluated, and halted,
+before its owner is asked for proof · beyond a few, deletions go only once their window is stored · a set goes only if
+both limits allow it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from registry_controller.api.meta import ClusterUID
+from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.local_cache import RuleAndOwner
+from registry_controller.cache.registry import Registry
+from registry_controller.core.decision.deletion_limit import LimitVerdict
+from registry_controller.report.logs import get_logger
+from registry_controller.sync.deletion_budget import Budget, allowed_moment, stored_window
+from registry_controller.sync.deletion_count import DeletionCount, Judged
+from registry_controller.sync.owner_limits import OwnerLimits
+from registry_controller.sync.workqueue import WorkQueue
+
+log = get_logger(__name__)
+
+_LOOK_S: Final = 0.02
+_STORED_S: Final = 0.25
+_HALTED_S: Final = 10.0
+
+
+class DeletionSets:
+    """The deletions that wait, by rule and owner. `changed` is called with a rule whose status may have changed."""
+
+    def __init__(
+        self,
+        *,
+        percent: int,
+        queue: WorkQueue,
+        copies: CopyIndex,
+        registry: Registry,
+        changed: Callable[[str], None],
+        owner_changed: Callable[[], None],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._percent = percent
+        self._queue = queue
+        self._copies = copies
+        self._registry = registry
+        self._changed = changed
+        self._now = now
+        self.budgets: dict[RuleAndOwner, Budget] = {}
+        self.owners = OwnerLimits(
+            percent=percent, copies=copies, registry=registry, budgets=self.budgets, changed=owner_changed, now=now
+        )
+
+    def budget(self, origin: RuleAndOwner) -> Budget:
+        """Return the budget of a rule's copies from one owner."""
+        budget = self.budgets.get(origin)
+        if budget is None:
+            count = DeletionCount(stored_window(self._registry, origin), is_here=self._copies.has)
+            is_halted = bool(count.halted_at) or self.owners.is_halted(origin[1])
+            budget = self.budgets[origin] = Budget(count, is_halted=is_halted)
+        return budget
+
+    def is_halted(self, origin: RuleAndOwner, budget: Budget) -> bool:
+        """Return whether no more copies of a rule and owner may go."""
+        return bool(budget.count.halted_at) or self.owners.is_halted(origin[1])
+
+    def count_present(self, origin: RuleAndOwner) -> int:
+        """Return how many copies of a rule and owner are here; copies without provenance count for each rule."""
+        return self._copies.counts[origin] + self._copies.counts["", origin[1]]
+
+    def has_grown(self, origin: RuleAndOwner, budget: Budget) -> None:
+        """Evaluate a set once everything that is enqueued now was reconciled."""
+        budget.sequence = self._queue.sequence
+        self._look_soon(origin, budget, 0.0)
+
+    def has_shrunk(self, origin: RuleAndOwner, budget: Budget) -> None:
+        """Evaluate a set again; end the halt of one for which nothing waits any more."""
+        if budget.waiting:
+            self._look_soon(origin, budget, 0.0)
+        elif budget.count.end_halt():
+            self._changed(origin[0])
+
+    def look_again(self, is_wanted: Callable[[RuleAndOwner], bool]) -> None:
+        """Evaluate the sets again that are wanted: the administrator may have allowed them."""
+        for origin, budget in self.budgets.items():
+            if budget.waiting and is_wanted(origin):
+                self._look_soon(origin, budget, 0.0)
+
+    def _look_soon(self, origin: RuleAndOwner, budget: Budget, delay_s: float) -> None:
+        if budget.timer is not None:
+            budget.timer.cancel()
+        budget.timer = asyncio.get_running_loop().call_later(delay_s, self._look, origin, budget)
+
+    def _look(self, origin: RuleAndOwner, budget: Budget) -> None:
+        budget.timer = None
+        if not budget.waiting:
+            return
+        if not self._queue.has_passed(budget.sequence):
+            self._look_soon(origin, budget, _LOOK_S)
+            return
+        ours = self._judge_rule(origin, budget)
+        is_excused = ours is not None and ours.window.allowed >= max(1, ours.window.deleted)
+        theirs = None
+        if ours is None or ours.verdict is not LimitVerdict.HALT:
+            theirs = self.owners.judge(origin[1], excused=budget if is_excused else None)
+        is_small = all(found is None or found.verdict is LimitVerdict.GO for found in (ours, theirs))
+        if not is_small and budget.unsure and not self.is_halted(origin, budget):
+            self._let_ask(origin, budget)
+        elif _halts(theirs) and self._has_doubts(origin[1]):
+            self._look_soon(origin, budget, _LOOK_S)
+        else:
+            self._carry_out(origin, budget, ours, theirs, is_excused=is_excused)
+
+    def _carry_out(
+        self, origin: RuleAndOwner, budget: Budget, ours: Judged | None, theirs: Judged | None, *, is_excused: bool
+    ) -> None:
+        """Halt a set, let it wait until its counts are stored, or let it go."""
+        was_halted, budget.is_halted = budget.is_halted, _halts(ours) or _halts(theirs)
+        if ours is not None and budget.count.keep(ours):
+            self._changed(origin[0])
+        if theirs is not None and self.owners.keep(origin[1], theirs):
+            self.look_again(lambda other: other[1] == origin[1])
+        if budget.is_halted:
+            if not was_halted:
+                self._report_halt(origin, budget)
+            self._look_soon(origin, budget, _HALTED_S)
+        elif self._must_store(origin, budget, ours, theirs):
+            self._look_soon(origin, budget, _STORED_S)
+        else:
+            self.owners.has_let_go(origin[1])
+            for target in budget.let_go(is_allowed=ours is not None and ours.is_allowed, is_excused=is_excused):
+                self._queue.add(target, origin[1])
+
+    def _judge_rule(self, origin: RuleAndOwner, budget: Budget) -> Judged | None:
+        """Evaluate the set by its rule's limit; None for a rule that is not here: only the owner's limit holds."""
+        if origin[0] not in self._registry.rules:
+            return None
+        return budget.count.judge(
+            stored=stored_window(self._registry, origin),
+            present=self.count_present(origin),
+            wanted=len(budget.waiting) + len(budget.going),
+            now=self._now(),
+            percent=self._percent,
+            allowed=allowed_moment(self._registry, origin[0]),
+            is_anew=budget.is_anew,
+        )
+
+    def _has_doubts(self, owner: ClusterUID) -> bool:
+        """Report whether a set of the owner is to be looked at first: its copies may stay."""
+        others = (budget for budget in self.owners.budgets_of(owner) if budget.waiting and not budget.count.halted_at)
+        return not self.owners.is_halted(owner) and any(
+            budget.unsure or not self._queue.has_passed(budget.sequence) for budget in others
+        )
+
+    def _let_ask(self, origin: RuleAndOwner, budget: Budget) -> None:
+        """Enqueue the deletions that their proof may refute: without them the set may be small."""
+        unsure = budget.unsure
+        budget.asked.update(unsure)
+        for target in sorted(unsure):
+            self._queue.add(target, origin[1])
+        budget.sequence = self._queue.sequence
+        self._look_soon(origin, budget, _LOOK_S)
+
+    def _must_store(self, origin: RuleAndOwner, budget: Budget, ours: Judged | None, theirs: Judged | None) -> bool:
+        found = [
+            ours is not None
+            and ours.verdict is LimitVerdict.STORE
+            and budget.count.must_store(stored_window(self._registry, origin)),
+            theirs is not None and theirs.verdict is LimitVerdict.STORE and self.owners.must_store(origin[1]),
+        ]
+        return any(found)
+
+    def _report_halt(self, origin: RuleAndOwner, budget: Budget) -> None:
+        log.warning(
+            "deletions halted", rule=origin[0], owner=origin[1], copies=self._copies.counts[origin],
+            waiting=len(budget.waiting),
+        )  # fmt: skip
+        for target in sorted(budget.waiting):
+            self._queue.add(target, origin[1])
+
+
+def _halts(found: Judged | None) -> bool:
+    return found is not None and found.verdict is LimitVerdict.HALT

@@ -1,0 +1,178 @@
+"""Limits the deletions of all copies of an owner, over all rules (W4). The owner's Cluster here stores and lifts it.
+
+Law: a deletion that the limit of its rule has halted, or that a person allowed there, does not count for its owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from registry_controller.api import meta
+from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.local_cache import RuleAndOwner
+from registry_controller.cache.registry import Registry, StoredCluster
+from registry_controller.core.decision.deletion_limit import LimitVerdict, Window, is_notable, window_of
+from registry_controller.core.status.cluster import read_deletions
+from registry_controller.sync.deletion_budget import Budget
+from registry_controller.sync.deletion_count import DeletionCount, Judged
+
+
+class OwnerDeletions(NamedTuple):
+    """The window of an owner's copies, and how many deletions its halt keeps back.
+
+    `is_known` is false while an earlier process has stored the halt, and not everything was looked at again.
+    """
+
+    window: Window
+    waiting: int
+    is_known: bool = True
+
+
+class OwnerLimits:
+    """The counts of owners. `changed` is called when the status of a Cluster may differ."""
+
+    def __init__(
+        self,
+        *,
+        percent: int,
+        copies: CopyIndex,
+        registry: Registry,
+        budgets: Mapping[RuleAndOwner, Budget],
+        changed: Callable[[], None],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._percent = percent
+        self._copies = copies
+        self._registry = registry
+        self._budgets = budgets
+        self._changed = changed
+        self._now = now
+        self._counts: dict[ClusterUID, DeletionCount] = {}
+
+    def is_halted(self, owner: ClusterUID) -> bool:
+        """Return whether no more copies of an owner may go."""
+        return bool(self._count_of(owner).halted_at)
+
+    def judge(self, owner: ClusterUID, *, excused: Budget | None) -> Judged | None:
+        """Evaluate all deletions that are wanted of an owner's copies as one set.
+
+        Return None where no Cluster here could lift a halt. The rule's annotation has allowed what waits in `excused`.
+        """
+        if not has_cluster(self._registry, owner):
+            return None
+        wanted = self._list_wanted(owner, excused=excused)
+        return self._count_of(owner).judge(
+            stored=stored_limit(self._registry, owner),
+            present=self._copies.by_owner[owner],
+            wanted=len(wanted),
+            now=self._now(),
+            percent=self._percent,
+            allowed=moment_allowed(self._registry, owner),
+            is_anew=any(budget.is_anew for budget in self.budgets_of(owner)),
+        )
+
+    def keep(self, owner: ClusterUID, found: Judged) -> bool:
+        """Keep the result of an evaluation; return whether it ends a halt."""
+        count = self._count_of(owner)
+        was_halted = bool(count.halted_at)
+        if count.keep(found) or found.verdict is LimitVerdict.HALT:  # which reports how many wait
+            self._changed()
+        if found.is_allowed:
+            count.allowed = set(self._list_wanted(owner, excused=None))
+        return was_halted and not count.halted_at
+
+    def must_store(self, owner: ClusterUID) -> bool:
+        """Return whether deletions wait until the window of their owner is stored."""
+        return self._count_of(owner).must_store(stored_limit(self._registry, owner))
+
+    def has_let_go(self, owner: ClusterUID) -> None:
+        """Note that nothing waits for the status of the owner's Cluster."""
+        self._count_of(owner).has_let_go()
+
+    def count(self, owner: ClusterUID, target: Target, *, present: int) -> None:
+        """Count the deletion of one of the `present` copies each time."""
+        count = self._count_of(owner)
+        count.count(target, present=present, now=self._now())
+        if count.window is not None and is_notable(count.window):
+            self._changed()
+
+    def lower(self, owner: ClusterUID, *, present: int) -> None:
+        """Note that one of the `present` copies goes by an order."""
+        self._count_of(owner).lower(present=present)
+
+    def withdraw(self, owner: ClusterUID, target: Target, *, is_here: bool) -> None:
+        """Note that a copy stays, or is gone."""
+        count = self._count_of(owner)
+        if (is_here and count.note_kept(target)) or count.halted_at:
+            self._changed()
+        count.allowed.discard(target)
+        self.end_halt(owner)
+
+    def end_halt(self, owner: ClusterUID) -> None:
+        """End the halt of an owner if nothing waits for it."""
+        if not any(budget.waiting for budget in self.budgets_of(owner)) and self._count_of(owner).end_halt():
+            self._changed()
+
+    def nothing_waits(self, owner: ClusterUID) -> None:
+        """End a halt that an earlier process stored, and for which nothing waits: everything was looked at."""
+        stored = stored_limit(self._registry, owner)
+        if stored is not None and stored.halted_at:
+            self.end_halt(owner)
+
+    def report(self, owner: ClusterUID, *, is_settled: bool) -> OwnerDeletions | None:
+        """Return the counts that the owner's Cluster has to store; None while they are few.
+
+        A window that is over stays there until the next one: an idle group writes nothing.
+        """
+        stored, count = stored_limit(self._registry, owner), self._counts.get(owner)
+        window = stored
+        if count is not None and count.is_recorded:
+            window = count.shown
+        if window is None or not is_notable(window):
+            return None
+        is_new = stored is None or stored.halted_at != window.halted_at
+        waiting = sum(len(budget.waiting) for budget in self.budgets_of(owner))
+        return OwnerDeletions(window, waiting, is_known=is_settled or is_new or not window.halted_at)
+
+    def budgets_of(self, owner: ClusterUID) -> Iterator[Budget]:
+        """List the budgets of an owner's copies."""
+        return (budget for origin, budget in self._budgets.items() if origin[1] == owner)
+
+    def _list_wanted(self, owner: ClusterUID, *, excused: Budget | None) -> list[Target]:
+        return [
+            target
+            for budget in self.budgets_of(owner)
+            for target in budget.wanted_of_owner(is_excused=budget is excused)
+        ]
+
+    def _count_of(self, owner: ClusterUID) -> DeletionCount:
+        count = self._counts.get(owner)
+        if count is None:
+            count = self._counts[owner] = DeletionCount(stored_limit(self._registry, owner), is_here=self._copies.has)
+        return count
+
+
+def has_cluster(registry: Registry, owner: ClusterUID) -> bool:
+    """Return whether a Cluster here can store and lift the limit of an owner."""
+    return any(True for _ in _clusters_of(registry, owner))
+
+
+def stored_limit(registry: Registry, owner: ClusterUID) -> Window | None:
+    """Return the window in the status of the owner's Cluster; None without one."""
+    found = (window_of(read_deletions(stored.manifest.get("status"))) for stored in _clusters_of(registry, owner))
+    return next((window for window in found if window is not None), None)
+
+
+def moment_allowed(registry: Registry, owner: ClusterUID) -> str:
+    """Return the moment of the halt that the annotation of the owner's Cluster lifts; empty for none."""
+    held = (meta.annotations_of(stored.manifest) for stored in _clusters_of(registry, owner))
+    return next(filter(None, (annotations.get(meta.ALLOW_DELETIONS) for annotations in held)), "")
+
+
+def _clusters_of(registry: Registry, owner: ClusterUID) -> Iterator[StoredCluster]:
+    for stored in registry.clusters.values():
+        if stored.cluster is not None and stored.cluster.cluster_id == owner:
+            yield stored

@@ -1,0 +1,130 @@
+"""Sends dry runs, which show how the API server stores a wanted copy.
+
+Laws: a dry run that is refused proves nothing: the copy is written then · a copy is made again only where the API
+server shows that it keeps a field which a new object would not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import orjson
+
+from registry_controller.api import meta
+from registry_controller.api.errors import Conflict, Forbidden, Immutable, Invalid, NotFound
+from registry_controller.api.meta import GVR, Manifest, ObjectKey, Target
+from registry_controller.core.diff.drift import Comparison
+from registry_controller.core.diff.question import Known, Step, list_suspects
+from registry_controller.core.diff.remainder import list_kept, list_staying
+from registry_controller.core.diff.walk import format_place
+from registry_controller.sync.digest import encode, without_provenance
+
+IRREPLACEABLE: Final = frozenset(
+    (
+        ("", "Namespace"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        ("", "PersistentVolume"),
+        ("", "PersistentVolumeClaim"),
+    )
+)
+"""The kinds of which a deletion takes other objects along."""
+
+_PROVENANCE: Final = format_place(("metadata", "annotations", meta.PROVENANCE))
+
+
+class DryRunClient(Protocol):
+    """Sends dry runs to the local API server. Each answer is the object that would be stored."""
+
+    async def create(self, gvr: GVR, namespace: str, body: bytes, *, dry_run: bool) -> bytes | None:
+        """Create an object."""
+
+    async def replace(
+        self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool, subresource: str, unknown: list[str]
+    ) -> bytes | None:
+        """Replace an object; the fields that the server's schema lacks are added to `unknown`."""
+
+
+class StoredForm:
+    """The answers of one API server. `digest` returns the digest of an object's synced fields."""
+
+    def __init__(self, client: DryRunClient, *, digest: Callable[[Manifest], bytes]) -> None:
+        self._client = client
+        self._digest = digest
+
+    async def ask(
+        self,
+        gvr: GVR,
+        target: Target,
+        wanted: Manifest,
+        current: Manifest,
+        *,
+        verdict: Comparison,
+        body: Manifest,
+        known: Known,
+        unknown: list[str],
+    ) -> Step:
+        """Send a dry run of a replacement by `body`: IN_STEP if it would store the present object.
+
+        The fields that the server's schema lacks are added to `unknown`. Raises Immutable where the server keeps a
+        field of the former wish.
+        """
+        try:
+            stored = await self._replace(gvr, target, body, unknown=unknown)
+        except Immutable as error:
+            raise Immutable(str(error), managers=verdict.managers) from None
+        suspects = list_suspects(verdict, known)
+        if suspects and target[:2] not in IRREPLACEABLE:
+            staying = list_staying(suspects, before=current, after=stored) if stored is not None else suspects
+            kept = (
+                list_kept(staying, stored=current, anew=anew)
+                if staying and (anew := await self._create(gvr, target, wanted))
+                else ()
+            )
+            if kept:
+                places = tuple(format_place(path) for path in kept)
+                message = f"the API server keeps {', '.join(places)} when the copy is replaced"
+                raise Immutable(message, managers=verdict.managers, kept=places)
+        if stored is None:
+            return Step.WRITE
+        if _PROVENANCE in verdict.paths:
+            return Step.IN_STEP if self._digest(stored) == self._digest(current) else Step.WRITE
+        # Earlier versions write less into the provenance, which alone is no reason for a write.
+        is_same = self._digest(without_provenance(stored)) == self._digest(without_provenance(current))
+        return Step.IN_STEP if is_same else Step.WRITE
+
+    async def is_status_stored_so(
+        self, gvr: GVR, target: Target, current: Manifest, *, body: Manifest, unknown: list[str]
+    ) -> bool:
+        """Return whether a replacement of the status by that of `body` would store the present one."""
+        stored = await self._replace(gvr, target, body, subresource="status", unknown=unknown)
+        return stored is not None and (stored.get("status") or {}) == (current.get("status") or {})
+
+    async def _replace(
+        self, gvr: GVR, target: Target, body: Manifest, *, unknown: list[str], subresource: str = ""
+    ) -> Manifest | None:
+        """Return the object that a replacement would store; None where the dry run is refused."""
+        try:
+            raw = await self._client.replace(
+                gvr, target.key, encode(body), dry_run=True, subresource=subresource, unknown=unknown
+            )
+        except Immutable:
+            raise
+        except (Forbidden, Invalid):
+            return None
+        return _decode(raw)
+
+    async def _create(self, gvr: GVR, target: Target, wanted: Manifest) -> Manifest | None:
+        """Return a new object of another name as it would be stored; None where the dry run is refused."""
+        info: dict[str, Any] = {name: value for name, value in wanted["metadata"].items() if name != "name"}
+        body = {**wanted, "metadata": {**info, "generateName": f"{target.name}-"}}
+        try:
+            raw = await self._client.create(gvr, target.namespace, encode(body), dry_run=True)
+        except (Forbidden, Invalid, NotFound, Conflict):
+            return None
+        return _decode(raw)
+
+
+def _decode(raw: bytes | None) -> Manifest | None:
+    found: Manifest | None = orjson.loads(raw) if raw is not None else None
+    return found

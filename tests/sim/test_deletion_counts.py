@@ -1,0 +1,261 @@
+"""What the limit on deletions counts, and the limit of an owner over all rules, in a group. W4."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from registry_controller.api.meta import ALLOW_DELETIONS
+from registry_controller.core.decision.deletion_limit import window_of
+from registry_controller.core.status.cluster import read_deletions
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.member import Member
+
+LABELLED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
+GOLD = {"clusterFeatureMatch": [{"featureName": "gold"}]}
+FEATURE = {"kind": "ClusterFeature", "metadata": {"name": "gold"}, "spec": {"featureName": "gold"}}
+
+
+async def copied(group: SimGroup, count: int, *, window_s: int, **spec: Any) -> tuple[Member, Member]:
+    """Let b have copies of so many objects of a's, which has the feature gold."""
+    a, b = group.members
+    b.options["STABILIZATION_WINDOW_SECONDS"] = str(window_s)
+    await group.join()
+    a.create(FEATURE)
+    b.create(rule("many", CONFIG_MAP, LABELLED, deletionPolicy="Delete", **spec))
+    for number in range(count):
+        a.create(config_map(f"m-{number:03}", {"n": "1"}, labels={"sync": "yes"}))
+    await group.settle()
+    assert left(b) == count
+    return a, b
+
+
+def left(member: Member) -> int:
+    return sum(item["metadata"]["name"].startswith("m-") for item in member.list("ConfigMap"))
+
+
+def count_deletions(member: Member) -> int:
+    return sum(write.verb == "delete" and write.kind == "ConfigMap" and write.changed for write in member.writes)
+
+
+def halted(member: Member) -> bool:
+    return member.condition("ResourceSyncRule", "many", "DeletionHalted").get("status") == "True"
+
+
+def halted_over_all(member: Member, owner: str) -> str:
+    """Return since when the limit of an owner halts its deletions; empty for not."""
+    window = window_of(read_deletions(member.get("Cluster", owner).get("status")))
+    return window.halted_at if window is not None else ""
+
+
+async def take_away_and_back(group: SimGroup, what: str, *, pause_s: float) -> None:
+    """Take away what a rule selects by, and put it back."""
+    a, b = group.members
+    nothing = {"match": [{"labels": [{"matchLabels": {"sync": "no"}}]}]}
+    match what:
+        case "feature":
+            a.delete("ClusterFeature", "gold")
+            await asyncio.sleep(pause_s)
+            a.create(FEATURE)
+        case "selector":
+            b.apply(rule("many", CONFIG_MAP, nothing, deletionPolicy="Delete"))
+            await asyncio.sleep(pause_s)
+            b.apply(rule("many", CONFIG_MAP, LABELLED, deletionPolicy="Delete"))
+        case "label":
+            for number in range(45):
+                a.apply(config_map(f"m-{number:03}", {"n": "1"}, labels={"sync": "no"}))
+            await asyncio.sleep(pause_s)
+            for number in range(45):
+                a.apply(config_map(f"m-{number:03}", {"n": "1"}, labels={"sync": "yes"}))
+    await asyncio.sleep(pause_s)
+
+
+@pytest.mark.parametrize("what", ["feature", "selector", "label"])
+@pytest.mark.parametrize(("window_s", "pause_s"), [(0, 3.0), (30, 40.0)], ids=["no dwell", "longer than the dwell"])
+def test_what_goes_and_comes_again_and_again_is_halted(what: str, window_s: int, pause_s: float) -> None:
+    """W4: 45 copies, of which 50 may always go; before, twelve rounds deleted 540."""
+
+    async def scenario(group: SimGroup) -> None:
+        _, b = await copied(group, 45, window_s=window_s, **(GOLD if what == "feature" else {}))
+        for _ in range(2):
+            await take_away_and_back(group, what, pause_s=pause_s)
+        assert count_deletions(b) == 45
+        if pause_s < 30:
+            for _ in range(10):
+                await take_away_and_back(group, what, pause_s=pause_s)
+            assert count_deletions(b) == 45
+        await group.settle()
+        assert left(b) == 45
+        assert not halted(b)  # what was wanted again waits no more
+
+    simulate(scenario, n=2)
+
+
+def test_what_was_halted_is_said_and_a_restart_does_not_let_it_go() -> None:
+    """W4."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, 45, window_s=0, **GOLD)
+        await take_away_and_back(group, "feature", pause_s=10.0)
+        await b.restart()
+        await asyncio.sleep(20.0)
+        a.delete("ClusterFeature", "gold")
+        await group.settle()
+        assert (left(b), halted(b)) == (45, True)
+        (entry,) = b.get("ResourceSyncRule", "many")["status"]["clusters"]
+        assert entry["deletions"]["counted"] == 45
+        moment = entry["deletions"]["haltedAt"]
+        b.apply({"kind": "ResourceSyncRule", "metadata": {"name": "many", "annotations": {ALLOW_DELETIONS: moment}}})
+        await group.settle()
+        assert left(b) == 0
+
+    simulate(scenario, n=2)
+
+
+def test_objects_that_are_born_and_gone_do_not_halt() -> None:
+    """W4: 200 of them in 200 seconds, each with a name of its own."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, 5, window_s=0)
+        for number in range(200):
+            a.create(config_map(f"m-{1000 + number}", {"n": "1"}, labels={"sync": "yes"}))
+            await asyncio.sleep(0.5)
+            a.delete("ConfigMap", f"m-{1000 + number}", namespace="default")
+            await asyncio.sleep(0.5)
+        await group.settle()
+        assert (left(b), halted(b), count_deletions(b)) == (5, False, 200)
+        assert not halted_over_all(b, "a")
+
+    simulate(scenario, n=2)
+
+
+def test_every_second_deletion_of_one_place_counts() -> None:
+    """W4: an owner that deletes and makes the same objects again and again."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, 20, window_s=0)
+        for _ in range(6):
+            for number in range(20):
+                a.delete("ConfigMap", f"m-{number:03}", namespace="default")
+            await asyncio.sleep(5.0)
+            for number in range(20):
+                if a.find("ConfigMap", f"m-{number:03}", namespace="default") is None:
+                    a.create(config_map(f"m-{number:03}", {"n": "1"}, labels={"sync": "yes"}))
+            await asyncio.sleep(5.0)
+        assert 40 <= count_deletions(b) <= 20 + 50
+        await group.settle()
+        assert left(b) == 20
+
+    simulate(scenario, n=2)
+
+
+def test_a_rule_that_is_deleted_once_is_an_order_and_the_second_time_counts() -> None:
+    """W4, W3: 60 copies, and the limit of their owner."""
+
+    async def scenario(group: SimGroup) -> None:
+        _, b = await copied(group, 60, window_s=0)
+        again = rule("many", CONFIG_MAP, LABELLED, deletionPolicy="Delete")
+        b.delete("ResourceSyncRule", "many")
+        await asyncio.sleep(10.0)
+        assert left(b) == 0
+        b.create(again)
+        await asyncio.sleep(10.0)
+        assert left(b) == 60
+        b.delete("ResourceSyncRule", "many")
+        await asyncio.sleep(10.0)
+        assert left(b) == 60
+        since = halted_over_all(b, "a")
+        assert since
+        await asyncio.sleep(600.0)
+        assert (left(b), halted_over_all(b, "a")) == (60, since)
+        b.apply({"kind": "Cluster", "metadata": {"name": "a", "annotations": {ALLOW_DELETIONS: since}}})
+        await group.settle()
+        assert left(b) == 0
+        b.create(again)
+        await asyncio.sleep(400.0)
+        assert left(b) == 60
+        b.delete("ResourceSyncRule", "many")
+        await group.settle()
+        assert left(b) == 0  # the last deletion is long ago
+
+    simulate(scenario, n=2)
+
+
+def test_an_owner_has_a_limit_over_all_rules() -> None:
+    """W4: ten rules with twenty copies each, which all are to go at once; a restart does not change that."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b = group.members
+        for number in range(10):
+            part = {"match": [{"labels": [{"matchLabels": {"part": str(number)}}]}]}
+            b.create(rule(f"part-{number}", CONFIG_MAP, part))
+            for other in range(20):
+                a.create(config_map(f"m-{number}-{other:02}", {"n": "1"}, labels={"part": str(number)}))
+        await group.settle()
+        assert left(b) == 200
+        for number in range(10):
+            for other in range(15):
+                a.delete("ConfigMap", f"m-{number}-{other:02}", namespace="default")
+            await asyncio.sleep(2.0)
+        await group.settle()
+        since = halted_over_all(b, "a")
+        assert since
+        assert 50 <= count_deletions(b) <= 105
+        kept = left(b)
+        await b.restart()
+        assert not await group.writes_within(60.0)
+        assert (left(b), halted_over_all(b, "a")) == (kept, since)
+        words = b.condition("Cluster", "a", "DeletionHalted")["message"]
+        assert f"allow-deletions={since}" in words
+        b.apply({"kind": "Cluster", "metadata": {"name": "a", "annotations": {ALLOW_DELETIONS: since}}})
+        await group.settle()
+        assert (left(b), halted_over_all(b, "a")) == (50, "")
+
+    simulate(scenario, n=2)
+
+
+def test_what_a_rule_s_annotation_allows_does_not_count_for_its_owner() -> None:
+    """W4: one confirmation is enough."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, 120, window_s=0)
+        for number in range(110):
+            a.delete("ConfigMap", f"m-{number:03}", namespace="default")
+        b_is = [left(b)]
+        await group.settle()
+        if halted(b):
+            (entry,) = b.get("ResourceSyncRule", "many")["status"]["clusters"]
+            moment = entry["deletions"]["haltedAt"]
+            b.apply(
+                {"kind": "ResourceSyncRule", "metadata": {"name": "many", "annotations": {ALLOW_DELETIONS: moment}}}
+            )
+            await group.settle()
+        assert b_is
+        assert (left(b), halted_over_all(b, "a")) == (10, "")
+
+    simulate(scenario, n=2)
+
+
+def test_a_rename_back_and_forth_is_no_loss() -> None:
+    """W4, W3: the new copies are there before the old ones go."""
+
+    async def scenario(group: SimGroup) -> None:
+        _, b = await copied(group, 60, window_s=0)
+        rename = {"type": "replace", "path": "/metadata/name", "value": "m-x-{{ .Object.GetName }}"}
+        for _ in range(3):
+            for overrides in ([rename], []):
+                b.apply(
+                    rule(
+                        "many",
+                        CONFIG_MAP,
+                        {**LABELLED, "mutations": {"overrides": overrides}},
+                        deletionPolicy="Delete",
+                    )
+                )
+                await asyncio.sleep(10.0)
+                assert (left(b), halted(b), halted_over_all(b, "a")) == (60, False, "")
+
+    simulate(scenario, n=2)

@@ -1,0 +1,105 @@
+"""A member that renamed its registry Secret while another one was cut off, and died. O4, O6."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.sim.cluster.group import SimGroup, simulate
+from tests.sim.cluster.member import NAMESPACE
+from tests.sim.cluster.transport import Fault
+from tests.sim.schedule.leaving import declare, join_again, knows, leave, share, stones
+
+
+async def _rename_and_die(group: SimGroup) -> None:
+    """Let b be cut off, then c rename its Secret, then c die."""
+    await share(group)
+    c = group["c"]
+    for who, server in (("b", "c"), ("c", "b")):
+        group.wire(who, server).set(Fault.REFUSED)
+    own = c.get("Cluster", "c")
+    auth = {"secretRef": {"name": "c-new", "namespace": NAMESPACE}}
+    c.replace({**own, "spec": {**own["spec"], "authInfo": auth}})
+    await asyncio.sleep(10.0)
+    c.delete("Secret", "c", namespace=NAMESPACE)
+    await asyncio.sleep(20.0)
+    assert group["a"].find("Secret", "c", namespace=NAMESPACE) is None
+    assert group["b"].find("Secret", "c", namespace=NAMESPACE) is not None
+    await c.stop()
+    group.fail("c", Fault.REFUSED)
+    await asyncio.sleep(30.0)
+
+
+@pytest.mark.clause("O4")
+def test_a_relayed_secret_comes_only_with_a_cluster_here_that_names_it() -> None:
+    """After a restart nobody here remembers that the member deleted it."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _rename_and_die(group)
+        here = group["a"]
+        await here.restart()
+        await group.settle()
+        assert here.find("Secret", "c", namespace=NAMESPACE) is None
+        assert here.find("Secret", "c-new", namespace=NAMESPACE) is not None
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("O6")
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_departure_of_a_member_that_renamed_its_secret_ends(restarts: bool) -> None:
+    """Whether the one that declares it was restarted or not; it ends at the others, too."""
+
+    async def scenario(group: SimGroup) -> None:
+        await _rename_and_die(group)
+        here, there = group["a"], group["b"]
+        if restarts:
+            await here.restart()
+            await group.settle()
+        await declare(group, "c", at="a", wait_s=120.0)
+        assert here.find("Cluster", "c") is None
+        await asyncio.sleep(300.0)
+        await group.settle()
+        for member in (here, there):
+            assert member.find("Cluster", "c") is None
+            assert not [found for found in member.list("Secret") if found["metadata"]["name"] in ("c", "c-new")]
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("O6")
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_tombstone_covers_the_memberships_before_it(forgets: bool) -> None:
+    """c heard nothing while b left and joined again; b died, and a declared it gone. c has the first membership.
+
+    With `forgets` the daemon of a began after that, and met one membership only.
+    """
+
+    async def scenario(group: SimGroup) -> None:
+        await share(group)
+        here, b, old = group["a"], group["b"], group["c"]
+        await old.stop()
+        group.fail("c", Fault.REFUSED)
+        await leave(group, "b", without=("c",), wait_s=300.0)
+        await join_again(group)
+        first = old.get("Cluster", "b")["metadata"]["annotations"]
+        assert knows(here, "b") == (True, True)
+        for name in stones(here):
+            here.delete("ClusterFeature", name)
+        if forgets:
+            await here.restart()
+            await group.settle()
+        await b.stop()
+        group.fail("b", Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        await declare(group, "b", at="a", wait_s=120.0)
+        group.fail("c", Fault.NONE)
+        old.start()
+        await asyncio.sleep(300.0)
+        await group.settle()
+        assert first
+        assert knows(here, "b") == (False, False)
+        assert knows(old, "b") == (False, False)
+
+    simulate(scenario, n=3)

@@ -1,0 +1,95 @@
+"""This cluster's etcd is restored while its daemon lives, with and without a raised revision. A1, W3, R4."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from registry_controller.api import meta
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+
+LABELS = {"sync": "yes"}
+BUMPS = [0, 1_000_000]
+
+
+def _rule(match: dict[str, str], policy: str = "Orphan") -> dict[str, Any]:
+    made = rule("wishes", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": match}]}]}, deletionPolicy=policy)
+    made["metadata"]["annotations"] = {meta.SYNC_DISABLED: "true"}
+    return made
+
+
+@pytest.mark.clause("A1")
+@pytest.mark.parametrize("bump", BUMPS)
+def test_a_copy_that_a_restore_made_old_is_brought_up_to_date(bump: int) -> None:
+    """Edited, made and deleted since the backup: all is as the owner has it, without a restart."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        here.create(_rule(LABELS))
+        for name in ("edited", "deleted"):
+            owner.create(config_map(name, {"value": "1"}, labels=LABELS))
+        await group.settle()
+        backup = here.server.store.backup()
+        owner.apply(config_map("edited", {"value": "2"}))
+        owner.create(config_map("made", {"value": "1"}, labels=LABELS))
+        owner.delete("ConfigMap", "deleted", namespace="default")
+        await group.settle()
+        group.cut("a")
+        here.server.store.restore(backup, bump=bump)
+        await group.settle()
+        found = {one["metadata"]["name"]: one["data"] for one in here.list("ConfigMap", namespace="default")}
+        assert found == {"edited": {"value": "2"}, "made": {"value": "1"}}
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("A1")
+@pytest.mark.parametrize("bump", BUMPS)
+def test_a_rule_is_obeyed_as_the_restore_left_it(bump: int) -> None:
+    """An edit that is lost is followed no longer, and a rule that is lost neither; one that was deleted acts again."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        here.create(_rule(LABELS))
+        here.create({**_rule({"sync": "deleted"}), "metadata": {"name": "deleted"}})
+        await group.settle()
+        backup = here.server.store.backup()
+        found = here.get("ResourceSyncRule", "wishes")
+        here.replace({**found, "spec": _rule({"sync": "no"})["spec"]})
+        here.create({**_rule({"sync": "lost"}), "metadata": {"name": "lost"}})
+        here.delete("ResourceSyncRule", "deleted")
+        await group.settle()
+        group.cut("a")
+        here.server.store.restore(backup, bump=bump)
+        await asyncio.sleep(60.0)
+        for value in ("yes", "no", "lost", "deleted"):
+            owner.create(config_map(value, {"value": "1"}, labels={"sync": value}))
+        await group.settle()
+        assert [one["metadata"]["name"] for one in here.list("ConfigMap", namespace="default")] == ["deleted", "yes"]
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("O3")
+@pytest.mark.parametrize("bump", BUMPS)
+def test_an_owner_whose_etcd_was_restored_is_followed(bump: int) -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        here.create(_rule(LABELS))
+        owner.create(config_map("one", {"value": "1"}, labels=LABELS))
+        await group.settle()
+        backup = owner.server.store.backup()
+        owner.apply(config_map("one", {"value": "2"}))
+        await group.settle()
+        group.cut("b")
+        owner.server.store.restore(backup, bump=bump)
+        await group.settle()
+        assert here.get("ConfigMap", "one", namespace="default")["data"] == {"value": "1"}
+        assert here.condition("ResourceSyncRule", "wishes", "HistoryRestored")["status"] == "True"
+
+    simulate(scenario, n=2)

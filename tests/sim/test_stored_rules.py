@@ -1,0 +1,274 @@
+"""A rule's copy is compared with what its owner wrote before it is obeyed. W3, W5, A8."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from registry_controller.api import meta
+from registry_controller.core.decision.stored_spec import digest_spec
+from tests.sim.checks.expected_copies import marks_of
+from tests.sim.cluster.group import CONFIG_MAP, SECRET, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.member import Member
+from tests.sim.cluster.transport import Fault
+
+MANY = 5
+LABELS = {"sync": "yes"}
+WANTED = {"match": [{"labels": [{"matchLabels": LABELS}]}]}
+NOTHING = [{"match": [{"labels": [{"matchLabels": {"sync": "nothing"}}]}]}]
+TARGETS = ("ResourceSyncRule", "spec", "targetClusters")
+
+EDITS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "it matches nothing": lambda spec: {**spec, "rules": NOTHING},
+    "it has no entries": lambda spec: {**spec, "rules": []},
+    "it reads another kind": lambda spec: {**spec, "groupVersionKind": SECRET},
+    "it is for others": lambda spec: {**spec, "targetClusters": {"names": ["a"]}},
+    "it asks for a feature": lambda spec: {**spec, "clusterFeatureMatch": [{"featureName": "none"}]},
+    "it is refused": lambda spec: {**spec, "groupVersionKind": {}},
+    "it gives other names": lambda spec: {
+        **spec,
+        "rules": [
+            {
+                **spec["rules"][0],
+                "mutations": {"overrides": [{"type": "replace", "path": "/metadata/name", "value": "other"}]},
+            }
+        ],
+    },
+}
+
+
+async def _synced(group: SimGroup, **spec: Any) -> tuple[Member, Member, Member]:
+    """Let a have a rule, by which b and c have copies of each other's objects."""
+    await group.join()
+    for name in "ac":
+        for number in range(MANY):
+            group[name].create(config_map(f"{name}{number}", {"a": "1"}, labels=LABELS))
+    group["a"].create(rule("r", CONFIG_MAP, WANTED, deletionPolicy="Delete", **spec))
+    await group.settle()
+    return group["a"], group["b"], group["c"]
+
+
+def _copies(member: Member) -> dict[str, str]:
+    return {
+        item["metadata"]["name"]: item["metadata"]["uid"]
+        for item in member.list("ConfigMap")
+        if marks_of(item).owner not in ("", member.id)
+    }
+
+
+def _edit(member: Member, change: Callable[[dict[str, Any]], dict[str, Any]], **annotations: str) -> None:
+    """Edit a member's copy of the rule."""
+    found = member.get("ResourceSyncRule", "r")
+    info = found["metadata"]
+    marked = {**info, "annotations": {**info["annotations"], **annotations}}
+    member.replace({**found, "spec": change(found["spec"]), "metadata": marked})
+
+
+def _silence(group: SimGroup, who: str, *, at: str, fault: Fault) -> None:
+    group.wire(at, who).set(fault)
+
+
+@pytest.mark.clause("W3", "A8")
+@pytest.mark.parametrize("down", [False, True], ids=["up", "down"])
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_of_a_rules_copy_is_put_back_and_no_copy_goes(edit: str, down: bool) -> None:
+    async def scenario(group: SimGroup) -> None:
+        home, here, _ = await _synced(group)
+        uids = _copies(here)
+        assert len(uids) == 2 * MANY
+        if down:
+            await here.stop()
+        written = len(here.server.journal)
+        _edit(here, EDITS[edit])
+        here.start_again()
+        await group.settle()
+        assert _copies(here) == uids
+        assert here.get("ResourceSyncRule", "r")["spec"] == home.get("ResourceSyncRule", "r")["spec"]
+        assert not [write for write in here.server.journal[written:] if write.kind == "ConfigMap"]
+        for condition in ("Accepted", "Synced"):
+            assert here.condition("ResourceSyncRule", "r", condition)["status"] == "True"
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3", "A8")
+@pytest.mark.parametrize("restarted", [False, True], ids=["up", "restarted"])
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_of_a_rules_copy_is_not_obeyed_while_its_owner_is_silent(edit: str, restarted: bool) -> None:
+    """A daemon that knows the rule as its owner wrote it follows that one; another one keeps what is there."""
+
+    async def scenario(group: SimGroup) -> None:
+        home, here, other = await _synced(group)
+        uids = _copies(here)
+        for name in "bc":
+            _silence(group, "a", at=name, fault=Fault.REFUSED)
+        await asyncio.sleep(30.0)
+        _edit(here, EDITS[edit])
+        if restarted:
+            await here.restart()
+        other.create(config_map("late", {"a": "1"}, labels=LABELS))
+        await asyncio.sleep(120.0)
+        assert _copies(here).items() >= uids.items()
+        assert ("late" in _copies(here)) is not restarted
+        accepted = here.condition("ResourceSyncRule", "r", "Accepted")
+        assert (accepted["status"], accepted["reason"]) == (
+            ("False", "NotAsWritten") if restarted else ("True", "Accepted")
+        )
+        for name in "bc":
+            _silence(group, "a", at=name, fault=Fault.NONE)
+        await group.settle()
+        assert here.get("ResourceSyncRule", "r")["spec"] == home.get("ResourceSyncRule", "r")["spec"]
+        assert _copies(here).keys() == uids.keys() | {"late"}
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W5")
+@pytest.mark.parametrize("restarted", [False, True], ids=["up", "restarted"])
+def test_a_rules_copy_that_was_frozen_is_obeyed_as_it_is(restarted: bool) -> None:
+    async def scenario(group: SimGroup) -> None:
+        _, here, other = await _synced(group)
+        if restarted:
+            await here.stop()
+        narrowed = [{"match": [{"objectKey": {"name": "c0"}}]}]
+        _edit(here, lambda spec: {**spec, "rules": narrowed}, **{meta.SYNC_DISABLED: "true"})
+        here.start_again()
+        await group.settle()
+        assert _copies(here).keys() == {"c0"}
+        assert here.get("ResourceSyncRule", "r")["spec"]["rules"] == narrowed
+        assert len(_copies(other)) == MANY
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("A8")
+@pytest.mark.parametrize("home_is_silent", [False, True], ids=["owner answers", "owner silent"])
+def test_a_rule_that_lost_a_field_does_nothing_before_and_after_a_restart(home_is_silent: bool) -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        home, here, other = group["a"], group["b"], group["c"]
+        here.server.store.unknown.add(TARGETS)
+        for number in range(30):
+            other.create(config_map(f"c{number}", {"a": "1"}, labels=LABELS))
+        home.create(rule("r", CONFIG_MAP, WANTED, deletionPolicy="Delete", targetClusters={"names": ["a"]}))
+        await group.settle()
+        assert "targetClusters" not in here.get("ResourceSyncRule", "r")["spec"]
+        assert (len(_copies(home)), _copies(here)) == (30, {})
+        assert here.condition("ResourceSyncRule", "r", "Accepted")["reason"] == "FieldsPruned"
+        await here.stop()
+        if home_is_silent:
+            await home.stop()
+            for name in "bc":
+                _silence(group, "a", at=name, fault=Fault.REFUSED)
+        here.start()
+        await group.settle()
+        assert not [write for write in here.server.journal if write.kind == "ConfigMap"]
+        assert not _copies(here)
+        accepted = here.condition("ResourceSyncRule", "r", "Accepted")
+        assert (accepted["status"], accepted["reason"]) == (
+            "False",
+            "NotAsWritten" if home_is_silent else "FieldsPruned",
+        )
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("A8")
+@pytest.mark.parametrize("restarted", [False, True], ids=["up", "restarted"])
+def test_a_rule_that_loses_a_field_by_an_edit_keeps_its_copies_and_makes_none(restarted: bool) -> None:
+    async def scenario(group: SimGroup) -> None:
+        home, here, other = await _synced(group)
+        here.server.store.unknown.add(TARGETS)
+        uids = _copies(here)
+        found = home.get("ResourceSyncRule", "r")
+        home.replace({**found, "spec": {**found["spec"], "targetClusters": {"names": ["a"]}}})
+        await group.settle()
+        if restarted:
+            await here.restart()
+        other.create(config_map("late", {"a": "1"}, labels=LABELS))
+        await group.settle()
+        assert _copies(here) == uids
+        assert here.condition("ResourceSyncRule", "r", "Accepted")["reason"] == "FieldsPruned"
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("A8")
+def test_the_digest_of_a_rule_is_the_same_in_every_cluster_and_written_once() -> None:
+    async def scenario(group: SimGroup) -> None:
+        home, *others = await _synced(group)
+        wanted = digest_spec(home.get("ResourceSyncRule", "r"))
+        for member in others:
+            provenance = marks_of(member.get("ResourceSyncRule", "r")).provenance
+            assert provenance["spec"] == {
+                "digest": wanted, "resourceVersion": provenance["source"]["resourceVersion"],
+            }  # fmt: skip
+            assert "spec" not in marks_of(member.get("ConfigMap", "a0", namespace="default")).provenance
+        home.replace(home.get("ResourceSyncRule", "r") | {"status": {"clusters": []}}, subresource="status")
+        writes = [write for write in await group.writes_within(120.0) if write.kind == "ResourceSyncRule"]
+        assert not [write for write in writes if write.verb == "update"]
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("A8")
+def test_a_rule_without_a_digest_acts_as_it_is() -> None:
+    """Earlier versions wrote none; and none is added to a copy in which nothing else changes."""
+
+    async def scenario(group: SimGroup) -> None:
+        home, here, _ = await _synced(group)
+        await here.stop()
+        found = here.get("ResourceSyncRule", "r")
+        annotations = dict(found["metadata"]["annotations"])
+        provenance = orjson.loads(annotations[meta.PROVENANCE])
+        del provenance["spec"]
+        annotations[meta.PROVENANCE] = orjson.dumps(provenance, option=orjson.OPT_SORT_KEYS).decode()
+        here.replace({**found, "metadata": {**found["metadata"], "annotations": annotations}})
+        written = len(here.server.journal)
+        here.start()
+        await group.settle()
+        assert len(_copies(here)) == 2 * MANY
+        assert not [write for write in here.server.journal[written:] if write.verb == "update"]
+        assert "spec" not in marks_of(here.get("ResourceSyncRule", "r")).provenance
+        found = home.get("ResourceSyncRule", "r")
+        home.replace({**found, "spec": {**found["spec"], "suspend": True}})
+        await group.settle()
+        assert marks_of(here.get("ResourceSyncRule", "r")).provenance["spec"]
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W1")
+@pytest.mark.parametrize("restarted", [False, True], ids=["up", "restarted"])
+@pytest.mark.parametrize("place", ["the spec", "an entry", "a match"])
+def test_a_rule_with_fields_that_the_daemon_does_not_know_does_nothing_and_keeps_its_copies(
+    place: str, restarted: bool
+) -> None:
+    async def scenario(group: SimGroup) -> None:
+        home, here, other = await _synced(group)
+        uids = _copies(here)
+        found = home.get("ResourceSyncRule", "r")
+        spec = {**found["spec"], "rules": [{"match": [{"objectKey": {"name": "none"}}]}]}
+        at = {"the spec": spec, "an entry": spec["rules"][0], "a match": spec["rules"][0]["match"][0]}[place]
+        at["ofALaterRelease"] = {"a": "b"}
+        home.replace({**found, "spec": spec})
+        await group.settle()
+        if restarted:
+            await here.restart()
+        other.create(config_map("late", {"a": "1"}, labels=LABELS))
+        other.delete("ConfigMap", "c0", namespace="default")
+        await group.settle()
+        for member in (home, here):
+            accepted = member.condition("ResourceSyncRule", "r", "Accepted")
+            assert (accepted["status"], accepted["reason"]) == ("False", "UnknownFields")
+            assert "ofALaterRelease" in accepted["message"]
+        assert _copies(here) == uids
+        home.replace({**home.get("ResourceSyncRule", "r"), "spec": found["spec"]})
+        await group.settle()
+        assert _copies(here).keys() == uids.keys() - {"c0"} | {"late"}
+
+    simulate(scenario, n=3)

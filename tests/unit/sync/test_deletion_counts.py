@@ -1,0 +1,305 @@
+"""W4: which deletions count each time, who counts them, and the limit of an owner over all rules; time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from registry_controller.api.meta import ALLOW_DELETIONS, Target
+from registry_controller.core.decision.decision import Apply, Decision, Delete, NeedsProof, Reason
+from registry_controller.core.decision.deletion_limit import Charge, spell, stored_form
+from registry_controller.core.decision.state import Origin
+from registry_controller.sync.deletion_history import DeletedPlaces, RuleOrders
+from tests.sim.cluster.loop import run
+from tests.unit.sync.test_deletion_limiter import (
+    BEGIN,
+    HALTED,
+    JUDGED,
+    ORIGIN,
+    OWNER,
+    RULE,
+    Bench,
+    delete,
+    name,
+    presumed,
+)
+
+pytestmark = pytest.mark.clause("W4")
+
+
+class Clock:
+    """A clock in seconds."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def not_selected(target: Target) -> Delete:
+    return Delete(target.name, 1, Reason.NOT_SELECTED, OWNER)
+
+
+def rule_gone(target: Target) -> Delete:
+    return Delete(target.name, 1, Reason.RULE_GONE, OWNER)
+
+
+def decided(decision: Decision, **origin: Any) -> Any:
+    """Return a function that decides so about any copy."""
+    return lambda target: (SimpleNamespace(origin=Origin(rule=RULE, **origin)), (), decision)
+
+
+def never(target: Target) -> Any:
+    raise AssertionError(f"{target} is known")
+
+
+def go(bench: Bench, target: Target, decide: Any = never) -> None:
+    """Let a copy go, as the watch shows it."""
+    bench.limiter.note_gone(target, decide)
+    bench.here.discard(target)
+
+
+def counted(bench: Bench) -> int:
+    form = bench.limiter.stored_form(ORIGIN)
+    return int((form or {}).get("counted", 0))
+
+
+async def let_go(bench: Bench, decision_of: Any, count: int) -> None:
+    bench.limit(decision_of, count)
+    await asyncio.sleep(0.1)
+    for target in await bench.drain():
+        bench.limiter.limit(target, decision_of(target), rule=RULE)
+        go(bench, target)
+
+
+def test_what_goes_again_and_again_is_halted() -> None:
+    async def scenario() -> None:
+        bench = Bench(45)
+        everything = set(bench.here)
+        await let_go(bench, not_selected, 45)
+        assert counted(bench) == 45
+        bench.here |= everything
+        await asyncio.sleep(1.0)
+        assert bench.limit(not_selected, 45) == [JUDGED] * 45
+        await asyncio.sleep(0.1)
+        assert bench.limit(not_selected, 45) == [HALTED] * 45
+        bench.store()
+        bench.allow(bench.halted_at)
+        await asyncio.sleep(0.5)
+        assert len(await bench.drain()) == 45
+
+    run(scenario)
+
+
+def test_a_place_that_is_deleted_twice_counts_the_second_time() -> None:
+    async def scenario() -> None:
+        bench = Bench(45)
+        everything = set(bench.here)
+        await let_go(bench, delete, 45)
+        assert counted(bench) == 0
+        bench.here |= everything
+        await let_go(bench, delete, 45)
+        assert counted(bench) == 45
+        bench.here |= everything
+        bench.limit(delete, 6)
+        await asyncio.sleep(0.1)
+        assert bench.halted_at
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("decide", "expected"),
+    [
+        (decided(not_selected(name(0))), 30),
+        (decided(delete(name(0))), 0),
+        (decided(presumed(name(0)), deletes_unwanted=True, saw_match=True), 0),
+        (decided(presumed(name(0)), deletes_unwanted=True), 30),
+        (decided(presumed(name(0))), 0),
+        (decided(Apply(None, Reason.CREATE)), 0),  # type: ignore[arg-type]
+    ],
+    ids=["its feature is gone", "deleted", "its rule matched", "its rule may be edited", "it may stay", "wanted"],
+)
+def test_what_another_daemon_of_this_cluster_deletes_is_counted_when_it_is_seen_to_go(
+    decide: Any, expected: int
+) -> None:
+    async def scenario() -> None:
+        bench = Bench(45)
+        for number in range(30):
+            go(bench, name(number), decide)
+        assert counted(bench) == expected
+        assert bool(bench.changes[RULE]) == bool(expected)
+
+    run(scenario)
+
+
+def test_of_what_waits_here_and_another_daemon_deletes_the_reason_is_known() -> None:
+    async def scenario() -> None:
+        bench = Bench(45)
+        everything = set(bench.here)
+        bench.limit(not_selected, 45)
+        for target in everything:
+            go(bench, target)
+        assert counted(bench) == 45
+        await asyncio.sleep(0.1)
+        bench.here |= everything
+        bench.limit(not_selected, 10)
+        await asyncio.sleep(0.1)
+        assert bench.halted_at
+
+    run(scenario)
+
+
+def test_the_first_deletion_of_a_rule_is_an_order_and_the_second_within_the_window_is_none() -> None:
+    clock = Clock()
+    orders = RuleOrders(now_s=clock)
+    assert [orders.is_first("r") for _ in range(3)] == [True] * 3
+    clock.now_s += 1000.0
+    assert orders.is_first("r")  # some copies took that long
+    orders.note_back("r")
+    assert orders.is_first("r")
+    orders.note_back("r")
+    clock.now_s += 299.0
+    assert not orders.is_first("r")
+    clock.now_s += 1000.0
+    assert not orders.is_first("r")  # it is halted, and time does not let it go
+    orders.note_back("r")
+    assert orders.is_first("r")
+    orders.note_back("other")
+    assert orders.is_first("other")
+
+
+def test_places_are_forgotten_after_the_window() -> None:
+    clock = Clock()
+    places = DeletedPlaces(now_s=clock)
+    places.note(name(0))
+    clock.now_s += 200.0
+    places.note(name(1))
+    assert (places.has(name(0)), places.has(name(1)), places.has(name(2))) == (True, True, False)
+    clock.now_s += 100.0
+    assert (places.has(name(0)), places.has(name(1))) == (False, True)
+    places.note(name(2))
+    assert places.has(name(2))
+
+
+def test_an_order_is_neither_limited_nor_a_loss() -> None:
+    async def scenario() -> None:
+        bench = Bench(120)
+        await let_go(bench, delete, 10)
+        assert bench.limit(rule_gone, 100, begin=10) == [rule_gone(name(number)) for number in range(10, 110)]
+        for number in range(10, 110):
+            go(bench, name(number))
+        assert bench.limit(delete, 10, begin=110) == [JUDGED] * 10
+        await asyncio.sleep(0.1)
+        assert not bench.halted_at
+
+    run(scenario)
+
+
+class OwnerBench(Bench):
+    """A bench whose owner has a Cluster here, whose condition somebody may store."""
+
+    def __init__(self, copies: int) -> None:
+        super().__init__(copies)
+        self.cluster: dict[str, Any] = {"metadata": {"name": "a"}}
+        stored = SimpleNamespace(cluster=SimpleNamespace(cluster_id=OWNER), manifest=self.cluster)
+        self.registry.clusters = {"a": stored}
+        self.registry.rules = {f"{number}": SimpleNamespace(manifest={"metadata": {}}) for number in range(4)}
+
+    def limit_by(self, rule: int, count: int, *, begin: int) -> list[Decision]:
+        made: list[NeedsProof] = [presumed(name(number)) for number in range(begin, begin + count)]
+        return [self.limiter.limit(name(begin + number), one, rule=str(rule)) for number, one in enumerate(made)]
+
+    @property
+    def owner_halted_at(self) -> str:
+        found = self.limiter.owners.report(OWNER, is_settled=True)
+        return found.window.halted_at if found is not None else ""
+
+    def store_cluster(self) -> None:
+        found = self.limiter.owners.report(OWNER, is_settled=True)
+        assert found is not None
+        words = "; counts: " + " ".join(f"{key}={value}" for key, value in stored_form(found.window).items())
+        self.cluster["status"] = {"conditions": [{"type": "DeletionHalted", "message": words}]}
+
+
+def test_the_sets_of_several_rules_are_one_set_for_their_owner() -> None:
+    async def scenario() -> None:
+        bench = OwnerBench(120)
+        for number in range(4):
+            assert bench.limit_by(number, 30, begin=30 * number) == [JUDGED] * 30
+        await asyncio.sleep(0.1)
+        assert bench.owner_halted_at == spell(BEGIN)
+        assert len(await bench.drain()) == 120
+        assert bench.limit_by(0, 30, begin=0) == [HALTED] * 30
+        await asyncio.sleep(3600.0)
+        assert await bench.drain() == set()
+        bench.store_cluster()
+        bench.cluster["metadata"]["annotations"] = {ALLOW_DELETIONS: bench.owner_halted_at}
+        bench.limiter.cluster_changed()
+        await asyncio.sleep(0.1)
+        bench.store_cluster()
+        await asyncio.sleep(0.5)
+        assert len(await bench.drain()) == 120
+        assert not bench.owner_halted_at
+
+    run(scenario)
+
+
+def test_a_halt_of_an_owner_ends_when_fewer_are_to_go() -> None:
+    async def scenario() -> None:
+        bench = OwnerBench(120)
+        for number in range(4):
+            bench.limit_by(number, 30, begin=30 * number)
+        await asyncio.sleep(0.1)
+        assert bench.owner_halted_at
+        await bench.drain()
+        for number in range(80):
+            bench.limiter.withdraw(name(number))
+        await asyncio.sleep(0.1)
+        assert not bench.owner_halted_at
+        assert len(await bench.drain()) == 40
+
+    run(scenario)
+
+
+def test_a_few_need_no_condition_and_more_wait_until_it_is_stored() -> None:
+    async def scenario() -> None:
+        bench = OwnerBench(200)
+        bench.limit_by(0, 40, begin=0)
+        await asyncio.sleep(0.1)
+        assert len(await bench.drain()) == 40
+        assert bench.limiter.owners.report(OWNER, is_settled=True) is None
+        bench.limit_by(1, 40, begin=40)
+        await asyncio.sleep(5.0)
+        assert await bench.drain() == set()
+        bench.store_cluster()
+        await asyncio.sleep(0.5)
+        assert len(await bench.drain()) == 40
+
+    run(scenario)
+
+
+def test_a_restart_knows_what_was_counted_for_an_owner() -> None:
+    async def scenario() -> None:
+        bench = OwnerBench(200)
+        for number in range(90):
+            go(bench, name(number), decided(not_selected(name(number))))
+        bench.store_cluster()
+        copies: Any = SimpleNamespace(counts=bench, by_owner=bench, has=bench.here.__contains__)
+        bench.limiter = bench.restarted(copies, 50)
+        bench.limit_by(0, 10, begin=100)
+        await asyncio.sleep(0.1)
+        assert not bench.owner_halted_at
+        bench.limit_by(0, 1, begin=110)
+        await asyncio.sleep(0.1)
+        assert bench.owner_halted_at
+
+    run(scenario)
+
+
+def test_charges_have_words() -> None:
+    assert len({charge.value for charge in Charge}) == 4
