@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.core.decision.decide import decide
 from registry_controller.core.decision.decision import Apply, Decision, Delete, NeedsProof, Reason
-from registry_controller.core.decision.ownership import NATIVE, Voice, voice_of_membership
+from registry_controller.core.decision.ownership import NATIVE, Voice, natural_of_secret, voice_of_membership
 from registry_controller.core.decision.state import (
     Claim,
     CurrentCopy,
@@ -108,6 +108,7 @@ class Deciding(Facts):
             self.who, member, store.clusters[member], store.secrets[member], store.copies[member],
             tuple(held is None for held in store.clusters), peers, mind.left, mind.deleted_at[member],
             self.truths[member], found.gone, found.ordered, found.has_left, found.known.get(uid), found.over.get(uid),
+            found.stones.get(uid), found.former.get(uid),
             frozenset(found.known),
         )  # fmt: skip
 
@@ -215,11 +216,12 @@ class Deciding(Facts):
             voice = voice_of_membership({IDS[member]}, peer=IDS[number], local=IDS[self.who])
             is_known = voice is not Voice.INTERMEDIARY or offered.is_copy
             membership = uid_of(member, offered.membership) if is_known else ""
+            revision = offered.revision if is_known else 0
             yield self._claim(
                 meta.CLUSTER, member, number, voice,
                 uid=uid_of(member, offered.membership),
-                revision=offered.revision if is_known else 0,
-                has_left=voice is Voice.INTERMEDIARY and found.bars(IDS[member], membership),
+                revision=revision,
+                has_left=voice is Voice.INTERMEDIARY and found.bars(IDS[member], membership, revision),
             )  # fmt: skip
 
     def _of_cluster(self, member: int, held: Held | None, found: Leavers) -> MembershipState:
@@ -284,14 +286,18 @@ class Deciding(Facts):
             offered = peer.view.secrets[member] if peer.view is not None else None
             if peer.view is None or offered is None:
                 continue
-            natural = {IDS[member]} if is_named or peer.view.clusters[member] is not None else set()
+            natural = natural_of_secret(
+                frozenset({IDS[member]} if is_named else ()),
+                frozenset({IDS[member]} if peer.view.clusters[member] is not None else ()),
+                peer=IDS[number],
+            )
             voice = voice_of_membership(natural, peer=IDS[number], local=IDS[self.who])
             is_known = voice is not Voice.INTERMEDIARY or offered.is_copy
             yield self._claim(
                 meta.SECRET, member, number, voice,
                 uid="secret",
                 revision=offered.token if is_known else 0,
-                has_left=voice is Voice.INTERMEDIARY and found.bars(IDS[member], ""),
+                has_left=voice is Voice.INTERMEDIARY and found.bars(IDS[member], "", 0),
             )  # fmt: skip
 
     def put_secret(self, member: int, held: Credentials | None) -> None:

@@ -216,7 +216,7 @@ class Draft:
         cluster = self.clusters[who]
         own = cluster.store.clusters[who]
         assert own is not None
-        stone = Stone(who, own.membership, who)
+        stone = Stone(who, own.membership, who, own.revision)
         self.clusters[who] = cluster._replace(notes=cluster.notes._replace(ordered=cluster.notes.ordered | {stone}))
         self.ghost = self.ghost._replace(farewells=self.ghost.farewells | {(who, own.membership)})
         self.write(who, cluster.store._replace(stones=cluster.store.stones | {stone}))
@@ -226,7 +226,7 @@ class Draft:
         cluster = self.clusters[who]
         store, held = cluster.store, cluster.store.clusters[other]
         assert held is not None
-        stone = Stone(other, held.membership, who)
+        stone = Stone(other, held.membership, who, held.revision if held.is_copy else 0)
         self.clusters[who] = cluster._replace(notes=cluster.notes._replace(ordered=cluster.notes.ordered | {stone}))
         stones = frozenset(one for one in store.stones if one[:2] != stone[:2]) | {stone}
         self.ghost = self.ghost._replace(declared=self.ghost.declared | {(other, held.membership)})

@@ -70,12 +70,16 @@ def uid_of(member: int, membership: int) -> str:
 
 @cache
 def tombstone_of(stone: Stone) -> Tombstone:
-    return Tombstone(IDS[stone.member], uid_of(stone.member, stone.membership), IDS[stone.by], TODAY + LASTS)
+    return Tombstone(
+        IDS[stone.member], uid_of(stone.member, stone.membership), IDS[stone.by], TODAY + LASTS, stone.revision
+    )
 
 
 @cache
 def stone_of(tombstone: Tombstone) -> Stone:
-    return Stone(NUMBERS[tombstone.member], int(tombstone.membership[1:]), NUMBERS[tombstone.reported_by])
+    return Stone(
+        NUMBERS[tombstone.member], int(tombstone.membership[1:]), NUMBERS[tombstone.reported_by], tombstone.revision
+    )
 
 
 @cache
@@ -142,13 +146,20 @@ class Facts:
             is_counted = not peer.is_alive and any(stone.member == member for stone in self.store.stones)
             silent = (peer.silent or 0) if is_counted else None
             self._with_peer(member, peer._replace(absence=_ages(absence), silent=silent))
-        met = list(self.mind.met)
+        met, last, former = list(self.mind.met), list(self.mind.last), list(self.mind.former)
+        revisions = {(one, uid): revision for one, uid, revision in self.mind.revisions}
         for member, held in enumerate(self.store.clusters):
             if held is not None and (held.is_copy or member == self.who):
                 met[member] = frozenset({held.membership})
+                before, last[member] = last[member], held.membership
+                former[member] |= {before} - {None, held.membership}
+                if member != self.who:
+                    revisions[member, held.membership] = held.revision
         for stone in self.store.stones:
             met[stone.member] -= {stone.membership}
-        self.mind = self.mind._replace(met=tuple(met), has_last=self.mind.has_last or self.own() is not None)
+        known = frozenset((*one, revision) for one, revision in revisions.items())
+        self.mind = self.mind._replace(met=tuple(met), last=tuple(last), former=tuple(former), revisions=known)
+        self.mind = self.mind._replace(has_last=self.mind.has_last or self.own() is not None)
 
     def own(self) -> Held | None:
         return self.store.clusters[self.who]
@@ -177,7 +188,8 @@ class Facts:
             for number, peer in enumerate(self.mind.peers)
         )
         key = (
-            self.who, self.store.clusters, self.store.stones, self.notes.ordered, self.mind.met, self.mind.left, peers
+            self.who, self.store.clusters, self.store.stones, self.notes.ordered, self.mind.met, self.mind.former,
+            self.mind.revisions, self.mind.left, peers,
         )  # fmt: skip
         found = _LEAVERS.get(key)
         if found is None:
@@ -213,6 +225,10 @@ class Facts:
             proven=proven,
             ordered=frozenset(map(tombstone_of, self.notes.ordered)),
             lasting=frozenset(IDS[number] for number, _ in self.peers() if self.has_lasted(number, by_itself=False)),
+            revisions={uid_of(member, one): revision for member, one, revision in self.mind.revisions},
+            former={
+                IDS[one]: frozenset(uid_of(one, uid) for uid in former) for one, former in enumerate(self.mind.former)
+            },
             silent_s={IDS[number]: float(peer.silent) for number, peer in self.peers() if peer.silent is not None},
             today=TODAY,
             trusts_after_s=float(TRUST),

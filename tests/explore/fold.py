@@ -28,7 +28,7 @@ def _placed(values: tuple[T, ...], naming: Naming) -> tuple[T, ...]:
 
 
 def _stones(stones: frozenset[Stone], naming: Naming) -> frozenset[Stone]:
-    return frozenset(Stone(naming[one.member], one.membership, naming[one.by]) for one in stones)
+    return frozenset(Stone(naming[one.member], one.membership, naming[one.by], one.revision) for one in stones)
 
 
 def _store(store: Store, naming: Naming) -> Store:
@@ -50,6 +50,9 @@ def _mind(mind: Mind, naming: Naming) -> Mind:
         left=frozenset((naming[member], revision) for member, revision in mind.left),
         met=_placed(mind.met, naming),
         deleted_at=_placed(mind.deleted_at, naming),
+        last=_placed(mind.last, naming),
+        former=_placed(mind.former, naming),
+        revisions=frozenset((naming[member], *known) for member, *known in mind.revisions),
     )
 
 

@@ -107,7 +107,7 @@ def _differences(clusters: list[Cluster], ghost: Ghost) -> Iterator[Breach]:
 
 
 def _groups(members: list[int], clusters: list[Cluster], leavers: frozenset[int]) -> dict[int, int]:
-    """Return the group of each member: who never left is in one, and so is who knows one of them, or is known."""
+    """Return the group of each member: who never left is in one, and so are two that know each other."""
     groups = {who: who for who in members}
 
     def knows(who: int, other: int) -> bool:
@@ -116,7 +116,7 @@ def _groups(members: list[int], clusters: list[Cluster], leavers: frozenset[int]
 
     for who, other in WAYS * len(MEMBERS):
         is_lasting = not leavers & {who, other}
-        if who in groups and other in groups and (is_lasting or knows(who, other)):
+        if who in groups and other in groups and (is_lasting or (knows(who, other) and knows(other, who))):
             groups[who] = groups[other] = min(groups[who], groups[other])
     return groups
 

@@ -141,7 +141,17 @@ class Network:
         ]
         peers = tuple(Peer(store, is_connected=True) for store in stores)
         met = tuple(frozenset({1}) for _ in MEMBERS)
-        minds = [Mind(put(peers, who, None), met=met, has_last=True) for who in MEMBERS]
+        known = frozenset((member, 1, 1) for member in MEMBERS)
+        minds = [
+            Mind(
+                put(peers, who, None),
+                met=met,
+                last=(1, 1, 1),
+                revisions=frozenset(one for one in known if one[0] != who),
+                has_last=True,
+            )
+            for who in MEMBERS
+        ]
         numbers = [
             self.clusters.number(Cluster(store, Notes(), mind)) for store, mind in zip(stores, minds, strict=True)
         ]

@@ -41,11 +41,12 @@ class Credentials(NamedTuple):
 
 
 class Stone(NamedTuple):
-    """A tombstone: this membership of `member` is over, by the word of `by`."""
+    """A tombstone: this membership of `member` is over, by the word of `by`. `revision` is one of its Cluster's."""
 
     member: int
     membership: int
     by: int
+    revision: int = 0
 
 
 class Store(NamedTuple):
@@ -91,8 +92,9 @@ class Peer(NamedTuple):
 class Mind(NamedTuple):
     """What a running daemon remembers. `peers` has None for each member that is not read.
 
-    `left` are the members with a proven departure, `met` the memberships that were here, `deleted_at` up to which
-    revision a member was seen to delete its Cluster. `missing` is for how long the own Cluster has been missing,
+    `left` are the members with a proven departure, `met` the memberships that were here and have no tombstone,
+    `last` the last ones, `former` those before, `revisions` the last of each with its member. `deleted_at` is up to
+    which revision a member was seen to delete its Cluster. `missing` is for how long the own Cluster has been missing,
     `has_last` whether this process saw it.
     """
 
@@ -100,6 +102,9 @@ class Mind(NamedTuple):
     left: frozenset[tuple[int, int]] = frozenset()
     met: tuple[frozenset[int], ...] = (frozenset(), frozenset(), frozenset())
     deleted_at: tuple[int, ...] = (0, 0, 0)
+    last: tuple[int | None, ...] = (None, None, None)
+    former: tuple[frozenset[int], ...] = (frozenset(), frozenset(), frozenset())
+    revisions: frozenset[tuple[int, int, int]] = frozenset()
     missing: int | None = None
     has_last: bool = False
 

@@ -68,8 +68,9 @@ class MembershipFacts:
     trusts_after_s: float
 
     def is_farewell(self, stone: Tombstone) -> bool:
-        """Report whether a live member shows this tombstone of itself."""
-        return stone.member == stone.reported_by and stone in self.there.get(stone.member, ())
+        """Report whether a live member shows that this membership of itself is over: by this tombstone, or its own."""
+        shown = self.there.get(stone.member, ())
+        return any(one.reported_by == one.member and one[:2] == stone[:2] for one in shown)
 
     def covers(self, stone: Tombstone, membership: str) -> bool:
         """Report whether a tombstone is about a membership of its member, or about a later one."""
