@@ -69,7 +69,8 @@ def _has_left(who: int, ghost: Ghost) -> bool:
 def _may_go(who: int, member: int, membership: int, after: Draft) -> bool:
     """Report whether a membership is over: by an act, or because its Cluster has been missing for long."""
     ghost = after.ghost
-    if not membership or (member, membership) in ghost.farewells or ghost.missing[member] == ABSENCE:
+    has_left = any(one == member and last >= membership for one, last in ghost.farewells)
+    if not membership or has_left or ghost.missing[member] == ABSENCE:
         return True
     is_over = (member, membership) in ghost.declared or any(gone[1:] == (member, membership) for gone in ghost.removed)
     mind = after.clusters[who].mind

@@ -301,7 +301,7 @@ def _wait_for_live_s(known: MembershipFacts, member: ClusterUID, stones: set[Tom
     is_no_member = bool(farewells) and known.lives.get(member) == frozenset()
 
     def is_over(uid: str | None) -> bool:
-        return is_no_member if uid is None else any(stone.covers(uid) for stone in orders)
+        return is_no_member if uid is None else any(known.covers(stone, uid) for stone in orders)
 
     return 0.0 if here and all(map(is_over, here)) else None
 
