@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from hack.programs.planted import PLANTED, Bug, plant
+from tests.explore.in_sim import ids, play
 from tests.explore.search import COMPLETE, Search, replay
 from tests.explore.steps import Step
+from tests.sim.cluster.clock import virtual_clocks
+from tests.sim.cluster.group import SimGroup, simulate
+from tests.sim.schedule.leaving import knows, shared
 
 _AT_MOST_S = 240.0
 
@@ -22,7 +26,7 @@ def test_every_order_of_two_acts_keeps_the_laws() -> None:
     assert (found.broken, found.ended_by) == (None, COMPLETE), found
 
 
-@pytest.mark.parametrize("kinds", ["cut,heal,crash,restart,declare"])
+@pytest.mark.parametrize("kinds", ["cut,heal,crash,restart,declare", "leave,swap"])
 def test_every_order_of_three_acts_keeps_the_laws(kinds: str) -> None:
     """O5, O6: who is silent, or does not hear, loses nothing, and is not lost."""
     found = Search(acts=3, kinds=kinds.split(",")).run(at_most_s=_AT_MOST_S)
@@ -42,6 +46,28 @@ def test_a_trace_is_played_again() -> None:
     """Who leaves is removed by all that hear it; nothing of that is broken."""
     steps = [Step("leave", 0, 0), *(Step("deliver", who, 0) for who in (1, 1, 2, 2))]
     assert replay(steps) is None
+
+
+def test_the_simulation_plays_a_trace() -> None:
+    """O6: a cannot reach b and says that b has left, then b leaves itself: whoever hears both removes b."""
+    trace = [
+        Step("cut", 0, 1),
+        Step("window"),
+        *(Step("deliver", who, 0) for who in (1, 2)),
+        Step("declare", 0, 1),
+        *(Step("deliver", who, 0) for who in (1, 2)),
+        Step("leave", 1, 1),
+        *(Step("deliver", 2, 1) for _ in range(2)),
+    ]
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        await play(trace, group)
+        await group.settle()
+        assert knows(group["c"], "b") == (False, False)
+
+    with virtual_clocks():
+        simulate(scenario, n=3, uids=ids("bca"))
 
 
 @pytest.mark.parametrize(
