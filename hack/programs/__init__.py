@@ -1,6 +1,7 @@
 """The programs of `hack/`. The link `hack/NAME` runs program NAME: `parser` reads the arguments, `main` does the work.
 
 bench     measures against the barest client
+explore   searches all interleavings of a few acts in an abstract group of three
 faults    injects faults into groups on real control planes
 fuzz      runs property and differential tests on random examples
 planted   plants bugs, and reports which check finds each

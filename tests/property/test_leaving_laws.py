@@ -67,6 +67,33 @@ def in_group(known: MembershipFacts) -> bool:
     return not leavers(known).has_left
 
 
+@given(st.sampled_from([LOCAL, A, C]), revisions)
+def test_a_farewell_counts_whichever_tombstone_of_the_membership_is_stored(author: ClusterUID, revision: int) -> None:
+    """O6: those of one membership have one name, so one of them is stored here, and its author decides nothing."""
+    farewell = Tombstone(B, "one", B, LAST)
+    known = MembershipFacts(
+        local=LOCAL,
+        here=frozenset({Tombstone(B, "one", author, LAST, revision)}),
+        there={B: frozenset({farewell})},
+        alive=frozenset({B}),
+        memberships={LOCAL: frozenset({"mine"}), B: frozenset({"one"}), author: frozenset({"one"})},
+        lives={B: frozenset()},
+        finds={},
+        holds_us=frozenset({B}),
+        met={},
+        proven=frozenset(),
+        ordered=frozenset(),
+        revisions={},
+        former={},
+        lasting=frozenset(),
+        silent_s={},
+        today=TODAY,
+        trusts_after_s=0.0,
+    )
+    found = leavers(known)
+    assert (found.gone, found.ordered) == ({B}, {B})
+
+
 @given(knowledge().filter(in_group))
 def test_who_is_alive_goes_by_its_own_farewell_or_by_an_order_about_a_lasting_absence(known: MembershipFacts) -> None:
     """O6: nobody else's word counts, and each membership that is here must be named."""

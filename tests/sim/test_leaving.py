@@ -47,6 +47,27 @@ def test_who_leaves_is_gone_everywhere_and_knows_nobody(seed: int) -> None:
     simulate(scenario, n=3, seed=seed)
 
 
+def test_a_farewell_counts_where_another_members_report_is_stored() -> None:
+    """O6: a cannot reach b, and says that b has left; then b leaves itself. Both tombstones have one name at c."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        c = group["c"]
+        group.wire("a", "b").set(Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        await declare(group, "b", at="a")
+        await group.settle()
+        assert knows(c, "b") == (True, True)
+        await leave(group, "b")
+        assert knows(c, "b") == (False, False)
+        assert held(c) == {"stays"}
+
+    # Of two new tombstones of one name, c stores the one whose author has the higher ID.
+    simulate(
+        scenario, n=3, uids={"a": "f0000000-0000-4000-8000-000000000000", "b": "00000000-0000-4000-8000-000000000000"}
+    )
+
+
 def test_a_rule_that_is_suspended_deletes_nothing_of_who_leaves() -> None:
     """O6: nor does the Cluster of the leaver wait for that."""
 

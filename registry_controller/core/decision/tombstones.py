@@ -86,8 +86,9 @@ class MembershipFacts:
         return stone.until - max({self.today, *self.days}) > LASTS + _AHEAD
 
     def is_farewell(self, stone: Tombstone) -> bool:
-        """Report whether a live member shows this tombstone of itself."""
-        return stone.member == stone.reported_by and stone in self.there.get(stone.member, ())
+        """Report whether a live member shows that this membership of itself is over: by this tombstone, or its own."""
+        shown = self.there.get(stone.member, ())
+        return any(one.reported_by == one.member and one[:2] == stone[:2] for one in shown)
 
     def covers(self, stone: Tombstone, membership: str) -> bool:
         """Report whether a tombstone is about a membership of its member, or about a later one."""
@@ -337,7 +338,7 @@ def _wait_for_live_s(known: MembershipFacts, member: ClusterUID, stones: set[Tom
     is_no_member = bool(farewells) and known.lives.get(member) == frozenset()
 
     def is_over(uid: str | None) -> bool:
-        return is_no_member if uid is None else any(stone.covers(uid) for stone in orders)
+        return is_no_member if uid is None else any(known.covers(stone, uid) for stone in orders)
 
     return 0.0 if here and all(map(is_over, here)) else None
 

@@ -1,0 +1,273 @@
+"""A state that is being changed by one step: an act of people, a tick or a delivery."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.explore.daemon import with_own
+from tests.explore.facts import Removal, Truth, Truths
+from tests.explore.steps import GHOST, LEFT, WAY_AT, State, Step
+from tests.explore.world import (
+    ABSENCE,
+    MEMBERS,
+    TRUST,
+    WAYS,
+    WINDOW,
+    Cluster,
+    Credentials,
+    Mind,
+    Peer,
+    Stone,
+    Store,
+    Way,
+    aged,
+    put,
+)
+
+if TYPE_CHECKING:
+    from tests.explore.network import Network
+
+
+class Draft:
+    """A state that is being changed by one step."""
+
+    def __init__(self, net: Network, state: State) -> None:
+        self._net = net
+        self.clusters = [net.clusters[number] for number in state[: len(MEMBERS)]]
+        self.ways = {way: net.ways[state[at]] for way, at in WAY_AT.items()}
+        self.ghost = net.ghosts[state[GHOST]]
+        self.left = state[LEFT]
+        self.removals: list[tuple[int, Removal]] = []
+        self.writes = 0
+
+    def state(self) -> State:
+        net = self._net
+        clusters = [net.clusters.number(cluster) for cluster in self.clusters]
+        ways = [net.ways.number(self.ways[way]) for way in WAYS]
+        return (*clusters, *ways, net.ghosts.number(self.ghost), self.left)
+
+    def token(self, member: int) -> int | None:
+        """Return the token that a member's API server accepts."""
+        held = self.clusters[member].store.secrets[member]
+        return held.token if held is not None else None
+
+    def write(self, who: int, store: Store) -> None:
+        """Store a state of a cluster, which its readers hear in their order."""
+        cluster = self.clusters[who]
+        if store == cluster.store:
+            return
+        was, own = cluster.store.clusters[who], store.clusters[who]
+        if (own is None) != (was is None):
+            self.ghost = self.ghost._replace(missing=put(self.ghost.missing, who, 0 if own is None else None))
+        self.clusters[who] = cluster._replace(store=store)
+        self.writes += 1
+        for reader in MEMBERS:
+            way = self.ways.get((reader, who))
+            if way is not None and way.is_open and way.cut < 2:
+                self.ways[reader, who] = way._replace(queue=(*way.queue, store))
+
+    def settle(self, *members: int) -> None:
+        """Let these daemons react until they rest."""
+        for who in members:
+            while self._react(who) or self._connect(who):
+                pass
+        for who in MEMBERS:  # to a cluster whose credentials are good again
+            if who not in members and self._connect(who):
+                self.settle(who)
+
+    def _react(self, who: int) -> bool:
+        cluster = self.clusters[who]
+        if cluster.mind is None:
+            return False
+        found = self._net.react(who, cluster, self._truths(who))
+        self.removals += [(who, removal) for removal in found.removals]
+        self.write(who, found.cluster.store)
+        self.clusters[who] = found.cluster
+        return found.cluster != cluster
+
+    def _truths(self, who: int) -> Truths:
+        def ask(member: int) -> Truth | None:
+            way = self.ways.get((who, member))
+            if way is None or way.cut or not way.is_open:
+                return None
+            store = self.clusters[member].store
+            return Truth(store.clusters[member] is not None, store.secrets[member] is not None)
+
+        return tuple(map(ask, MEMBERS))
+
+    def _connect(self, who: int) -> bool:
+        """Open and close the ways of a daemon; return whether it must react."""
+        is_changed = False
+        cluster = self.clusters[who]
+        for member in MEMBERS:
+            if member == who:
+                continue
+            way = self.ways[who, member]
+            mind = cluster.mind
+            is_engaged = mind is not None and None not in (
+                cluster.store.clusters[member], cluster.store.secrets[member]
+            )  # fmt: skip
+            if not is_engaged or mind is None:
+                if way.is_open:
+                    self.ways[who, member] = Way(cut=way.cut)
+                if mind is not None and mind.peers[member] is not None:
+                    cluster = cluster._replace(mind=mind._replace(peers=put(mind.peers, member, None)))
+                    is_changed = True
+                continue
+            if mind.peers[member] is None:
+                cluster = cluster._replace(mind=mind._replace(peers=put(mind.peers, member, Peer())))
+                is_changed = True
+            if not way.is_open and self._net.has_credentials(who, cluster, member, self.token(member)):
+                queue = (self.clusters[member].store,) if way.cut < 2 else ()
+                self.ways[who, member] = Way(True, queue, way.cut)
+        self.clusters[who] = cluster
+        return is_changed
+
+    # Steps.
+
+    def deliver(self, who: int, source: int) -> None:
+        way = self.ways[who, source]
+        self.ways[who, source] = way._replace(queue=way.queue[1:])
+        cluster = self.clusters[who]
+        mind = cluster.mind
+        assert mind is not None
+        peer = mind.peers[source]
+        assert peer is not None
+        had = peer.view.clusters[source] if peer.view is not None else None
+        if had is not None and way.queue[0].clusters[source] is None:
+            mind = mind._replace(deleted_at=put(mind.deleted_at, source, had.revision))
+        heard = peer._replace(view=way.queue[0], is_alive=True, is_connected=True)
+        self.clusters[who] = cluster._replace(mind=mind._replace(peers=put(mind.peers, source, heard)))
+        self.settle(who)
+
+    def pass_time(self, tick: int) -> None:
+        for who, cluster in enumerate(self.clusters):
+            notes = cluster.notes
+            notes = notes._replace(absent=tuple(aged(age, tick, at_most=ABSENCE) for age in notes.absent))
+            mind = cluster.mind
+            if mind is not None:
+                is_any_alive = any(peer is not None and peer.is_alive for peer in mind.peers)
+                peers = tuple(self._older(who, n, peer, tick, is_any_alive) for n, peer in enumerate(mind.peers))
+                mind = mind._replace(peers=peers, missing=aged(mind.missing, tick, at_most=WINDOW))
+            self.clusters[who] = Cluster(cluster.store, notes, mind)
+        for (who, member), way in self.ways.items():
+            if way.cut:
+                self.ways[who, member] = way._replace(queue=(), cut=2)
+            elif way.is_open and not self._net.has_credentials(who, self.clusters[who], member, self.token(member)):
+                self.ways[who, member] = Way()
+        missing = tuple(aged(age, tick, at_most=ABSENCE) for age in self.ghost.missing)
+        self.ghost = self.ghost._replace(missing=missing)
+        self.settle(*MEMBERS)
+
+    def _older(self, who: int, member: int, peer: Peer | None, tick: int, is_any_alive: bool) -> Peer | None:
+        if peer is None:
+            return None
+        way = self.ways[who, member]
+        is_good = self._net.has_credentials(who, self.clusters[who], member, self.token(member))
+        is_answering = not way.cut and is_good
+        absence = peer.absence
+        if absence is not None:
+            since, heard, has_any = absence
+            since = aged(since, tick, at_most=ABSENCE) or 0
+            absence = (since, aged(heard, tick, at_most=WINDOW) if is_answering else None, has_any)
+        silent = peer.silent
+        if silent is not None and tick == TRUST and is_any_alive:
+            silent = TRUST
+        return peer._replace(
+            absence=absence,
+            silent=silent,
+            is_alive=peer.is_alive and is_answering,
+            is_connected=peer.is_connected and is_answering,
+        )
+
+    def act(self, step: Step) -> None:
+        self.left -= 1
+        getattr(self, f"_{step.kind}")(step.who, step.other)
+
+    def _swap(self, who: int, other: int) -> None:
+        for member in (who, other):
+            self._join_again(member)
+        for giver, taker in ((who, other), (other, who)):
+            theirs, ours = self.clusters[giver].store, self.clusters[taker].store
+            clusters, secrets = ours.clusters, ours.secrets
+            own, published = theirs.clusters[giver], theirs.secrets[giver]
+            if clusters[giver] is None and own is not None:
+                clusters = put(clusters, giver, own._replace(is_copy=False, is_ready=False))
+            if secrets[giver] is None and published is not None:
+                secrets = put(secrets, giver, published)
+            self.write(taker, ours._replace(clusters=clusters, secrets=secrets))
+        self.settle(who, other)
+
+    def _join_again(self, who: int) -> None:
+        """Take the own tombstone away, and let the daemon make a new Cluster and credentials."""
+        store = self.clusters[who].store
+        if store.clusters[who] is not None:
+            return
+        self.write(who, store._replace(stones=frozenset()))
+        made = with_own(who, self.clusters[who])
+        notes, store = made.notes, made.store
+        if store.secrets[who] is None:
+            notes = notes._replace(tokens=notes.tokens + 1)
+            store = store._replace(secrets=put(store.secrets, who, Credentials(notes.tokens, is_copy=False)))
+        self.write(who, store)
+        self.clusters[who] = self.clusters[who]._replace(notes=notes._replace(ordered=frozenset()))
+
+    def _leave(self, who: int, other: int) -> None:
+        cluster = self.clusters[who]
+        own = cluster.store.clusters[who]
+        assert own is not None
+        stone = Stone(who, own.membership, who, own.revision)
+        self.clusters[who] = cluster._replace(notes=cluster.notes._replace(ordered=cluster.notes.ordered | {stone}))
+        self.ghost = self.ghost._replace(farewells=self.ghost.farewells | {(who, own.membership)})
+        self.write(who, cluster.store._replace(stones=cluster.store.stones | {stone}))
+        self._delete(who, other)
+
+    def _declare(self, who: int, other: int) -> None:
+        cluster = self.clusters[who]
+        store, held = cluster.store, cluster.store.clusters[other]
+        assert held is not None
+        stone = Stone(other, held.membership, who, held.revision if held.is_copy else 0)
+        self.clusters[who] = cluster._replace(notes=cluster.notes._replace(ordered=cluster.notes.ordered | {stone}))
+        stones = frozenset(one for one in store.stones if one[:2] != stone[:2]) | {stone}
+        self.ghost = self.ghost._replace(declared=self.ghost.declared | {(other, held.membership)})
+        self.write(who, store._replace(stones=stones))
+        if not held.is_copy:
+            self.write(who, self.clusters[who].store._replace(clusters=put(store.clusters, other, None)))
+        self.settle(who)
+
+    def _delete(self, who: int, other: int) -> None:
+        store = self.clusters[who].store
+        self.write(who, store._replace(clusters=put(store.clusters, who, None)))
+        self.settle(who)
+
+    def _replace(self, who: int, other: int) -> None:
+        store = self.clusters[who].store
+        self.write(who, store._replace(clusters=put(store.clusters, who, None)))
+        made = with_own(who, self.clusters[who])
+        self.write(who, made.store)
+        self.clusters[who] = made
+        self.settle(who)
+
+    def _crash(self, who: int, other: int) -> None:
+        self.clusters[who] = self.clusters[who]._replace(mind=None)
+        self._connect(who)
+
+    def _restart(self, who: int, other: int) -> None:
+        self.clusters[who] = self.clusters[who]._replace(mind=Mind())
+        self.settle(who)
+
+    def _cut(self, who: int, other: int) -> None:
+        self.ways[who, other] = self.ways[who, other]._replace(cut=1)
+
+    def _heal(self, who: int, other: int) -> None:
+        way = self.ways[who, other]
+        queue = (self.clusters[other].store,) if way.is_open and way.cut == 2 else way.queue
+        self.ways[who, other] = way._replace(queue=queue, cut=0)
+
+    def repair(self) -> None:
+        for who, member in WAYS:
+            if self.ways[who, member].cut:
+                self._heal(who, member)
+        for who in MEMBERS:
+            if self.clusters[who].mind is None:
+                self._restart(who, who)

@@ -1,0 +1,283 @@
+"""What one daemon of the abstract network knows: its own functions judge who is missing, and who has left.
+
+Called: `leavers`, `observe_absence`, `lasts_from_s`, `left_from_s`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from datetime import date
+from functools import cache
+from typing import Final, NamedTuple
+
+from registry_controller.api import meta
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.provenance import Provenance
+from registry_controller.api.tombstone import Tombstone
+from registry_controller.core.decision.decision import Reason
+from registry_controller.core.decision.departure import (
+    Absence,
+    OwnClusterFacts,
+    lasts_from_s,
+    left_from_s,
+    observe_absence,
+)
+from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.decision.tombstones import LASTS, Leavers, MembershipFacts, leavers
+from tests.explore.world import (
+    ABSENCE,
+    NAMES,
+    TRUST,
+    WINDOW,
+    Cluster,
+    Held,
+    Peer,
+    Stone,
+    Store,
+    put,
+)
+
+IDS: Final = tuple(ClusterUID(name) for name in NAMES)
+NUMBERS: Final = {uid: number for number, uid in enumerate(IDS)}
+TODAY: Final = date(2026, 1, 1)
+CONFIG_MAP: Final = GVK("", "v1", "ConfigMap")
+NAMESPACE: Final = "registry"
+_SECONDS: Final = {WINDOW: 30.0, ABSENCE: 600.0}
+"""How many seconds an age stands for; other ages are just begun."""
+
+
+class Truth(NamedTuple):
+    """What an owner would answer now: None where it cannot be reached."""
+
+    has_cluster: bool
+    has_secret: bool
+
+
+class Removal(NamedTuple):
+    """A deletion in a reaction, for the laws: a Cluster's membership, or 0 for a copy of an object."""
+
+    member: int
+    membership: int
+    reason: Reason
+
+
+Truths = tuple[Truth | None, ...]
+
+
+def uid_of(member: int, membership: int) -> str:
+    return f"{NAMES[member]}{membership}"
+
+
+@cache
+def tombstone_of(stone: Stone) -> Tombstone:
+    return Tombstone(
+        IDS[stone.member], uid_of(stone.member, stone.membership), IDS[stone.by], TODAY + LASTS, stone.revision
+    )
+
+
+@cache
+def stone_of(tombstone: Tombstone) -> Stone:
+    return Stone(
+        NUMBERS[tombstone.member], int(tombstone.membership[1:]), NUMBERS[tombstone.reported_by], tombstone.revision
+    )
+
+
+@cache
+def target_of(kind: GVK, member: int) -> Target:
+    namespace = "" if kind == meta.CLUSTER else NAMESPACE
+    return Target(kind.group, kind.kind, namespace, NAMES[member])
+
+
+@cache
+def key_of(kind: GVK, member: int) -> ObjectKey:
+    return target_of(kind, member).key
+
+
+@cache
+def marks_of(kind: GVK, member: int, membership: int, revision: int) -> Marks:
+    """Return the marks of a copy, as the daemon writes them."""
+    provenance = Provenance(
+        IDS[member], "rule", IDS[member], "Delete", kind, key_of(kind, member), uid_of(member, membership),
+        "2026-01-01T00:00:00Z", revision, target_of(kind, member),
+    )  # fmt: skip
+    return Marks(IDS[member], provenance, False, False)
+
+
+class Facts:
+    """The facts of one daemon at one moment."""
+
+    def __init__(self, who: int, cluster: Cluster, truths: Truths) -> None:
+        assert cluster.mind is not None
+        self.who = who
+        self.cluster = cluster
+        self.store, self.notes = cluster.store, cluster.notes
+        is_read = [None not in both for both in zip(self.store.clusters, self.store.secrets, strict=True)]
+        peers = tuple(peer if read else None for peer, read in zip(cluster.mind.peers, is_read, strict=True))
+        self.mind = cluster.mind._replace(peers=peers)  # who has no Cluster or Secret here is read no more
+        self.truths = truths
+
+    def peers(self) -> Iterator[tuple[int, Peer]]:
+        for number, peer in enumerate(self.mind.peers):
+            if peer is not None:
+                yield number, peer
+
+    def _with_peer(self, member: int, peer: Peer) -> None:
+        self.mind = self.mind._replace(peers=put(self.mind.peers, member, peer))
+
+    # What is known of the members' own Clusters.
+
+    def own_facts(self, member: int) -> OwnClusterFacts:
+        peer = self.mind.peers[member]
+        if peer is None or peer.view is None or not peer.is_alive or not peer.is_connected:
+            return OwnClusterFacts(is_heard=False)
+        clusters = peer.view.clusters
+        return OwnClusterFacts(is_heard=True, has_own=clusters[member] is not None, has_any=any(clusters))
+
+    def observe(self) -> None:
+        """Observe absences and silences, and note the memberships that are here."""
+        for member, peer in self.peers():
+            stored = self.notes.absent[member]
+            absence = observe_absence(
+                self.own_facts(member),
+                _absence(peer),
+                now_s=0.0,
+                stored_since_s=None if stored is None else -seconds_of(stored),
+            )
+            is_counted = not peer.is_alive and any(stone.member == member for stone in self.store.stones)
+            silent = (peer.silent or 0) if is_counted else None
+            self._with_peer(member, peer._replace(absence=_ages(absence), silent=silent))
+        met, last, former = list(self.mind.met), list(self.mind.last), list(self.mind.former)
+        revisions = {(one, uid): revision for one, uid, revision in self.mind.revisions}
+        for member, held in enumerate(self.store.clusters):
+            if held is not None and (held.is_copy or member == self.who):
+                met[member] = frozenset({held.membership})
+                before, last[member] = last[member], held.membership
+                former[member] |= {before} - {None, held.membership}
+                if member != self.who:
+                    revisions[member, held.membership] = held.revision
+        for stone in self.store.stones:
+            met[stone.member] -= {stone.membership}
+        known = frozenset((*one, revision) for one, revision in revisions.items())
+        self.mind = self.mind._replace(met=tuple(met), last=tuple(last), former=tuple(former), revisions=known)
+        self.mind = self.mind._replace(has_last=self.mind.has_last or self.own() is not None)
+
+    def own(self) -> Held | None:
+        return self.store.clusters[self.who]
+
+    def _ends_s(self, member: int, *, by_itself: bool) -> float | None:
+        peer = self.mind.peers[member]
+        absence = _absence(peer) if peer is not None else None
+        if absence is None:
+            return None
+        ends = left_from_s if by_itself else lasts_from_s
+        return ends(absence, lasts_s=seconds_of(ABSENCE), window_s=seconds_of(WINDOW))
+
+    def has_lasted(self, member: int, *, by_itself: bool) -> bool:
+        """Return whether an absence has lasted, so that `leave NAME` counts, or the member has left by itself."""
+        at_s = self._ends_s(member, by_itself=by_itself)
+        return at_s is not None and at_s <= 0
+
+    # Tombstones.
+
+    def leavers(self) -> Leavers:
+        """Return what the tombstones lead to; the same facts are judged once."""
+        peers = tuple(
+            None
+            if peer is None
+            else (peer.is_alive, peer.silent, self.has_lasted(number, by_itself=False), *_listed(peer.view))
+            for number, peer in enumerate(self.mind.peers)
+        )
+        key = (
+            self.who, self.store.clusters, self.store.stones, self.notes.ordered, self.mind.met, self.mind.former,
+            self.mind.revisions, self.mind.left, peers,
+        )  # fmt: skip
+        found = _LEAVERS.get(key)
+        if found is None:
+            found = _LEAVERS[key] = leavers(self.gather())
+        return found
+
+    def gather(self) -> MembershipFacts:
+        live = {number: peer for number, peer in self.peers() if peer.is_alive}
+        listed = {number: peer.view for number, peer in live.items() if peer.view is not None}
+        here = frozenset(map(tombstone_of, self.store.stones))
+        there = {IDS[number]: frozenset(map(tombstone_of, view.stones)) for number, view in listed.items()}
+        proven = frozenset(IDS[member] for member, _ in self.mind.left)
+        read = listed if here or proven or any(there.values()) else {}
+        return MembershipFacts(
+            local=IDS[self.who],
+            here=here,
+            there=there,
+            alive=frozenset(IDS[number] for number in live),
+            memberships={
+                IDS[member]: frozenset({self.membership(member, held)})
+                for member, held in enumerate(self.store.clusters)
+                if held is not None
+            },
+            lives={
+                IDS[number]: frozenset({uid_of(number, own.membership)} if (own := view.clusters[number]) else ())
+                for number, view in read.items()
+            },
+            finds={IDS[number]: frozenset(_ready(number, view)) for number, view in read.items()},
+            holds_us=frozenset(IDS[number] for number, view in read.items() if view.clusters[self.who] is not None),
+            met={
+                IDS[member]: frozenset(uid_of(member, one) for one in met) for member, met in enumerate(self.mind.met)
+            },
+            proven=proven,
+            ordered=frozenset(map(tombstone_of, self.notes.ordered)),
+            lasting=frozenset(IDS[number] for number, _ in self.peers() if self.has_lasted(number, by_itself=False)),
+            revisions={uid_of(member, one): revision for member, one, revision in self.mind.revisions},
+            former={
+                IDS[one]: frozenset(uid_of(one, uid) for uid in former) for one, former in enumerate(self.mind.former)
+            },
+            silent_s={IDS[number]: float(peer.silent) for number, peer in self.peers() if peer.silent is not None},
+            today=TODAY,
+            trusts_after_s=float(TRUST),
+        )
+
+    def membership(self, member: int, held: Held) -> str | None:
+        return uid_of(member, held.membership) if held.is_copy or member == self.who else None
+
+    def keep_stones(self, found: Leavers) -> bool:
+        """Store and delete tombstones as asked; return whether there were any."""
+        kept = {stone_of(stone) for stone in found.to_keep}
+        stones = (self.store.stones | kept) - {stone_of(stone) for stone in found.to_drop}
+        is_changed = stones != self.store.stones
+        orders = {stone_of(stone) for stone in found.farewells} & kept
+        self.store = self.store._replace(stones=stones)
+        self.notes = self.notes._replace(ordered=(self.notes.ordered | orders) & stones)
+        return is_changed
+
+
+def _ready(peer: int, view: Store) -> Iterator[tuple[ClusterUID, str]]:
+    for member, held in enumerate(view.clusters):
+        if held is not None and held.is_ready:
+            yield IDS[member], uid_of(member, held.membership) if held.is_copy or member == peer else ""
+
+
+def _listed(view: Store | None) -> tuple[Hashable, ...]:
+    return (None, None) if view is None else (view.clusters, view.stones)
+
+
+_LEAVERS: dict[Hashable, Leavers] = {}
+
+
+def seconds_of(age: int) -> float:
+    return _SECONDS.get(age, 0.0)
+
+
+def _absence(peer: Peer) -> Absence | None:
+    if peer.absence is None:
+        return None
+    since, heard, has_any = peer.absence
+    return Absence(-seconds_of(since), None if heard is None else -seconds_of(heard), has_any)
+
+
+def _ages(absence: Absence | None) -> tuple[int, int | None, bool] | None:
+    if absence is None:
+        return None
+    heard = absence.heard_since_s
+    return _age(absence.since_s), None if heard is None else _age(heard), absence.has_any
+
+
+def _age(at_s: float) -> int:
+    return max((age for age, seconds in _SECONDS.items() if seconds <= -at_s), default=0)

@@ -1,0 +1,142 @@
+"""Folds states that differ only in the names of the members: one of them stands for all.
+
+Where two relays offer equally old objects, the daemon takes the one with the lower ID; the states after either choice
+count as one here.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Final, TypeVar
+
+from tests.explore.network import Network
+from tests.explore.steps import State, Step
+from tests.explore.world import MEMBERS, WAYS, Cluster, Ghost, Mind, Notes, Peer, Stone, Store, Way
+
+Naming = tuple[int, ...]
+"""The new number of each member."""
+
+NAMINGS: Final[tuple[Naming, ...]] = tuple(permutations(MEMBERS))
+_WAY_INDEX: Final = {way: index for index, way in enumerate(WAYS)}
+_COUNT: Final = len(MEMBERS)
+
+T = TypeVar("T")
+
+
+def _placed(values: tuple[T, ...], naming: Naming) -> tuple[T, ...]:
+    return tuple(values[naming.index(member)] for member in MEMBERS)
+
+
+def _stones(stones: frozenset[Stone], naming: Naming) -> frozenset[Stone]:
+    return frozenset(Stone(naming[one.member], one.membership, naming[one.by], one.revision) for one in stones)
+
+
+def _store(store: Store, naming: Naming) -> Store:
+    return Store(
+        _placed(store.clusters, naming),
+        _placed(store.secrets, naming),
+        _stones(store.stones, naming),
+        _placed(store.copies, naming),
+    )
+
+
+def _peer(peer: Peer | None, naming: Naming) -> Peer | None:
+    return peer if peer is None or peer.view is None else peer._replace(view=_store(peer.view, naming))
+
+
+def _mind(mind: Mind, naming: Naming) -> Mind:
+    return mind._replace(
+        peers=_placed(tuple(_peer(peer, naming) for peer in mind.peers), naming),
+        left=frozenset((naming[member], revision) for member, revision in mind.left),
+        met=_placed(mind.met, naming),
+        deleted_at=_placed(mind.deleted_at, naming),
+        last=_placed(mind.last, naming),
+        former=_placed(mind.former, naming),
+        revisions=frozenset((naming[member], *known) for member, *known in mind.revisions),
+    )
+
+
+def _notes(notes: Notes, naming: Naming) -> Notes:
+    return notes._replace(absent=_placed(notes.absent, naming), ordered=_stones(notes.ordered, naming))
+
+
+def _cluster(cluster: Cluster, naming: Naming) -> Cluster:
+    mind = _mind(cluster.mind, naming) if cluster.mind is not None else None
+    return Cluster(_store(cluster.store, naming), _notes(cluster.notes, naming), mind)
+
+
+def _way(way: Way, naming: Naming) -> Way:
+    return way._replace(queue=tuple(_store(store, naming) for store in way.queue))
+
+
+def _ghost(ghost: Ghost, naming: Naming) -> Ghost:
+    return Ghost(
+        frozenset((naming[member], membership) for member, membership in ghost.farewells),
+        frozenset((naming[member], membership) for member, membership in ghost.declared),
+        frozenset((naming[who], naming[member], membership) for who, member, membership in ghost.removed),
+        _placed(ghost.missing, naming),
+        frozenset(naming[member] for member in ghost.returned),
+    )
+
+
+class Fold:
+    """The folding of one search."""
+
+    def __init__(self, net: Network) -> None:
+        self._net = net
+        self._known: dict[tuple[str, int], tuple[int, ...]] = {}
+        self._at = [
+            (
+                [naming.index(member) for member in MEMBERS],
+                [_COUNT + _WAY_INDEX[naming.index(who), naming.index(other)] for who, other in WAYS],
+            )
+            for naming in NAMINGS
+        ]
+
+    def canonical(self, state: State) -> tuple[State, int]:
+        """Return the state that stands for this one, and the number of the naming that leads to it."""
+        clusters = [self._named("cluster", number) for number in state[:_COUNT]]
+        best: tuple[int, ...] | None = None
+        chosen: list[int] = []
+        for index, (at, _) in enumerate(self._at):
+            first = (clusters[at[0]][index], clusters[at[1]][index], clusters[at[2]][index])
+            if best is None or first < best:
+                best, chosen = first, [index]
+            elif first == best:
+                chosen.append(index)
+        return min((self._renamed(state, index), index) for index in chosen)
+
+    def _renamed(self, state: State, index: int) -> State:
+        at, ways_at = self._at[index]
+        clusters = [self._named("cluster", state[old])[index] for old in at]
+        ways = [self._named("way", state[old])[index] for old in ways_at]
+        return (*clusters, *ways, self._named("ghost", state[-2])[index], state[-1])
+
+    def _named(self, kind: str, number: int) -> tuple[int, ...]:
+        found = self._known.get((kind, number))
+        if found is None:
+            found = self._known[kind, number] = tuple(self._rename(kind, number))
+        return found
+
+    def _rename(self, kind: str, number: int) -> list[int]:
+        net = self._net
+        if kind == "cluster":
+            return [net.clusters.number(_cluster(net.clusters[number], naming)) for naming in NAMINGS]
+        if kind == "way":
+            return [net.ways.number(_way(net.ways[number], naming)) for naming in NAMINGS]
+        return [net.ghosts.number(_ghost(net.ghosts[number], naming)) for naming in NAMINGS]
+
+
+def renamed_step(step: Step, naming: Naming) -> Step:
+    """Return a step under other names."""
+    return Step(step.kind, naming[step.who], naming[step.other])
+
+
+def undo(naming: Naming) -> Naming:
+    """Return the naming that leads back."""
+    return tuple(naming.index(member) for member in MEMBERS)
+
+
+def then(first: Naming, second: Naming) -> Naming:
+    """Return both namings, one after the other."""
+    return tuple(second[new] for new in first)

@@ -1,0 +1,316 @@
+"""The steps that are possible in a state, and those of them that are enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from tests.explore.daemon import Reaction, has_credentials, lacks_its_cluster, react
+from tests.explore.draft import Draft
+from tests.explore.facts import Truths
+from tests.explore.steps import ACTS, GHOST, LEFT, WAY_AT, State, Step, Table
+from tests.explore.world import (
+    MEMBERS,
+    TICKS,
+    WAYS,
+    Cluster,
+    Credentials,
+    Ghost,
+    Held,
+    Mind,
+    Notes,
+    Peer,
+    Store,
+    Way,
+    put,
+)
+
+_READS: Final = [[WAY_AT[way] for way in WAYS if way[0] == who] for who in MEMBERS]
+"""Where the ways to a daemon are in a state."""
+_READERS: Final = [[WAY_AT[way] for way in WAYS if way[1] == who] for who in MEMBERS]
+"""Where the ways from a cluster are in a state."""
+
+
+class Network:
+    """The tables of one search, and the steps from a state."""
+
+    def __init__(self, *, acts: Iterable[str] = ACTS) -> None:
+        self.clusters: Table[Cluster] = Table()
+        self.ways: Table[Way] = Table()
+        self.ghosts: Table[Ghost] = Table()
+        self._acts = frozenset(acts)
+        self._reactions: dict[tuple[int, Cluster, Truths], Reaction] = {}
+        self._credentials: dict[tuple[int, Cluster, int, int | None], bool] = {}
+        self.stores: Table[Store] = Table()
+        self._deliveries: dict[tuple[int, ...], tuple[int, int, int, int]] = {}
+        self._dependencies: dict[tuple[int, ...], bool] = {}
+        self._lengthened: dict[tuple[int, int], int] = {}
+        self._answered: Table[tuple[bool, Credentials | None]] = Table()
+        self._answers: dict[tuple[int, int], int] = {}
+
+    def react(self, who: int, cluster: Cluster, truths: Truths) -> Reaction:
+        """Return a daemon's reaction; the same facts have the same one."""
+        key = (who, cluster, truths)
+        found = self._reactions.get(key)
+        if found is None:
+            found = self._reactions[key] = react(who, cluster, truths)
+        return found
+
+    def has_credentials(self, who: int, cluster: Cluster, member: int, token: int | None) -> bool:
+        """Return whether a daemon can read a member whose API server accepts this token."""
+        key = (who, cluster, member, token)
+        found = self._credentials.get(key)
+        if found is None:
+            found = self._credentials[key] = has_credentials(who, cluster, member, token=token)
+        return found
+
+    @property
+    def reactions(self) -> int:
+        """How many different reactions were computed."""
+        return len(self._reactions)
+
+    def deliver(self, state: State, who: int, source: int) -> State | None:
+        """Deliver the next state on a way, as it was done before; None where it must be worked out, and judged.
+
+        A delivery concerns one cluster, the ways to it, and what its reader may ask the others now. Where it removed
+        or added a member, opened or closed a way, or changed a token, more is concerned.
+        """
+        at = _READS[who]
+        others = [self._asked(state[member], member) for member in MEMBERS if member != who]
+        key = (who, source, state[who], state[at[0]], state[at[1]], *others)
+        found = self._deliveries.get(key)
+        if found is None:
+            return None
+        cluster, first, second, store = found
+        after = list(state)
+        after[who], after[at[0]], after[at[1]] = cluster, first, second
+        if store >= 0:
+            for to in _READERS[who]:
+                after[to] = self._longer(after[to], store)
+        return tuple(after)
+
+    def keep_delivery(self, state: State, who: int, source: int, draft: Draft) -> None:
+        """Keep the outcome of a delivery, where it concerns one cluster alone."""
+        before, after = self.clusters[state[who]], draft.clusters[who]
+        was, now = before.store, after.store
+        is_open = [draft.ways[way].is_open == self.ways[state[at]].is_open for way, at in WAY_AT.items()]
+        present = [[one is None for one in store.clusters] for store in (was, now)]
+        is_same = was.secrets[who] == now.secrets[who] and present[0] == present[1] and was.copies == now.copies
+        if draft.removals or not all(is_open) or not is_same or draft.writes > 1:
+            return
+        reached = draft.state()
+        at = _READS[who]
+        others = [self._asked(state[member], member) for member in MEMBERS if member != who]
+        key = (who, source, state[who], state[at[0]], state[at[1]], *others)
+        store = self.stores.number(now) if draft.writes else -1
+        self._deliveries[key] = (reached[who], reached[at[0]], reached[at[1]], store)
+
+    def _asked(self, cluster: int, member: int) -> int:
+        """Return a number for what is read of a cluster at any moment: its answers, and the token that it accepts."""
+        found = self._answers.get((cluster, member))
+        if found is None:
+            store = self.clusters[cluster].store
+            answer = (store.clusters[member] is None, store.secrets[member])
+            found = self._answers[cluster, member] = self._answered.number(answer)
+        return found
+
+    def _longer(self, way: int, store: int) -> int:
+        """Return a way with one more state on it."""
+        found = self._lengthened.get((way, store))
+        if found is None:
+            held = self.ways[way]
+            if held.is_open and held.cut < 2:
+                held = held._replace(queue=(*held.queue, self.stores[store]))
+            found = self._lengthened[way, store] = self.ways.number(held)
+        return found
+
+    def draft(self, state: State) -> Draft:
+        """Return a state to change."""
+        return Draft(self, state)
+
+    def begin(self, acts: int) -> State:
+        """Return a group of three that has come to rest, with so many acts to come."""
+        held = tuple(Held(1, 1, is_copy=True, is_ready=True) for _ in MEMBERS)
+        secrets = tuple(Credentials(1, is_copy=True) for _ in MEMBERS)
+        stores = [
+            Store(
+                put(held, who, Held(1, 1, is_copy=False, is_ready=True)),
+                put(secrets, who, Credentials(1, is_copy=False)),
+            )
+            for who in MEMBERS
+        ]
+        peers = tuple(Peer(store, is_connected=True) for store in stores)
+        met = tuple(frozenset({1}) for _ in MEMBERS)
+        known = frozenset((member, 1, 1) for member in MEMBERS)
+        minds = [
+            Mind(
+                put(peers, who, None),
+                met=met,
+                last=(1, 1, 1),
+                revisions=frozenset(one for one in known if one[0] != who),
+                has_last=True,
+            )
+            for who in MEMBERS
+        ]
+        numbers = [
+            self.clusters.number(Cluster(store, Notes(), mind)) for store, mind in zip(stores, minds, strict=True)
+        ]
+        way = self.ways.number(Way(is_open=True))
+        return (*numbers, *[way] * len(WAYS), self.ghosts.number(Ghost()), acts)
+
+    def is_quiet(self, state: State) -> bool:
+        """Return whether nothing is under way to a daemon that runs."""
+        return not any(self._is_ready(state, way) for way in WAYS)
+
+    def _is_ready(self, state: State, way: tuple[int, int]) -> bool:
+        found = self.ways[state[WAY_AT[way]]]
+        return bool(found.queue) and not found.cut and self.clusters[state[way[0]]].mind is not None
+
+    def _choose(self, state: State, ready: list[tuple[int, int]]) -> frozenset[int]:
+        """Choose the members that take their steps now; their steps commute with all that may come before them.
+
+        Of each way that leads on from here, some step of these members is the first: it may as well come now. A set of
+        members may go first when nothing new can reach them from the others, because each of their ways has a state to
+        deliver already, and none of their steps asks the others anything.
+        """
+        best, least = frozenset(MEMBERS), len(ready) + 1
+        for seed in {reader for reader, _ in ready}:
+            members, found = {seed}, [seed]
+            while found:
+                member = found.pop()
+                for other in MEMBERS:
+                    if other not in members and self._depends(state, member, other):
+                        members.add(other)
+                        found.append(other)
+            count = sum(way[0] in members for way in ready)
+            if len(members) < len(best) or (len(members) == len(best) and count < least):
+                best, least = frozenset(members), count
+        return best
+
+    def _depends(self, state: State, member: int, other: int) -> bool:
+        """Return whether a step of another member may come between, or does not commute with, one of this member."""
+        there, back = WAY_AT[member, other], WAY_AT[other, member]
+        left = min(state[LEFT], 2)
+        key = (member, other, state[member], state[other], state[there], state[back], left)
+        found = self._dependencies.get(key)
+        if found is None:
+            found = self._dependencies[key] = self._may_depend(
+                (member, other), self.ways[state[there]], self.ways[state[back]], state, left
+            )
+        return found
+
+    def _may_depend(self, both: tuple[int, int], there: Way, back: Way, state: State, left: int) -> bool:
+        clusters = [self.clusters[state[member]] for member in both]
+        is_down = any(cluster.mind is None for cluster in clusters)
+        if left and "swap" in self._acts and (left > 1 or any(_may_swap(cluster.store) for cluster in clusters)):
+            return True
+        if left and ((is_down and "restart" in self._acts) or (there.cut and "heal" in self._acts)):
+            return True  # it lists the other
+        if is_down:
+            return False
+        if not (there.is_open and back.is_open):
+            return True  # where it is opened, its reader lists the other
+        if any(cluster.store.clusters[member] is None for member, cluster in zip(both, clusters, strict=True)):
+            return True  # who has left may withdraw its credentials, and who is missing may be asked for
+        for cluster, asked, way in ((clusters[0], both[1], there), (clusters[1], both[0], back)):
+            peer = cluster.mind.peers[asked] if cluster.mind is not None else None
+            views = (*way.queue, *((peer.view,) if peer is not None and peer.view is not None else ()))
+            if any(view.clusters[asked] is None for view in views):
+                return True  # it may be asked for by name
+        return not there.queue and not there.cut
+
+    def is_whole(self, state: State) -> bool:
+        """Return whether no way is cut, and every daemon runs."""
+        ways = state[len(MEMBERS) : GHOST]
+        return all(self.clusters[state[who]].mind for who in MEMBERS) and not any(self.ways[way].cut for way in ways)
+
+    def after(self, state: State) -> Iterator[tuple[Step, Draft | State]]:
+        """Take each step that is possible, each on its own; what needs no judgement comes as a state."""
+        ready = [way for way in WAYS if self._is_ready(state, way)]
+        chosen = self._choose(state, ready) if ready else frozenset(MEMBERS)
+        for who, member in ready:
+            if who not in chosen:
+                continue
+            reached = self.deliver(state, who, member)
+            if reached is not None:
+                yield Step("deliver", who, member), reached
+                continue
+            draft = self.draft(state)
+            draft.deliver(who, member)
+            self.keep_delivery(state, who, member, draft)
+            yield Step("deliver", who, member), draft
+        if state[LEFT]:
+            for step in self._possible_acts(state):
+                if step.who not in chosen and (step.kind != "swap" or step.other not in chosen):
+                    continue
+                draft = self.draft(state)
+                draft.act(step)
+                yield step, draft
+        if not ready:
+            yield from self._rest(state)
+
+    def _rest(self, state: State) -> Iterator[tuple[Step, Draft]]:
+        """Let time pass while nothing is under way; what is due earlier comes first."""
+        for kind, tick in TICKS.items():
+            draft = self.draft(state)
+            draft.pass_time(tick)
+            yield Step(kind), draft
+            if draft.state()[:GHOST] != state[:GHOST]:
+                break
+        if not state[LEFT] and not self.is_whole(state):
+            draft = self.draft(state)
+            draft.repair()
+            yield Step("repair"), draft
+
+    def take(self, state: State, step: Step) -> Draft:
+        """Take one step."""
+        draft = self.draft(state)
+        if step.kind == "deliver":
+            draft.deliver(step.who, step.other)
+        elif step.kind in TICKS:
+            draft.pass_time(TICKS[step.kind])
+        elif step.kind == "repair":
+            draft.repair()
+        else:
+            draft.act(step)
+        return draft
+
+    def _possible_acts(self, state: State) -> Iterator[Step]:
+        for kind in sorted(self._acts):
+            for who in MEMBERS:
+                for other in MEMBERS if kind in _OF_TWO else (who,):
+                    step = Step(kind, who, other)
+                    if self._is_possible(step, state):
+                        yield step
+
+    def _is_possible(self, step: Step, state: State) -> bool:
+        kind, who, other = step
+        ours, theirs = self.clusters[state[who]], self.clusters[state[other]]
+        if kind in ("leave", "delete", "replace"):
+            return ours.store.clusters[who] is not None
+        if kind in ("crash", "restart"):
+            return (ours.mind is None) == (kind == "restart")
+        if who == other:
+            return False
+        if kind in ("cut", "heal"):
+            return bool(self.ways[state[WAY_AT[who, other]]].cut) == (kind == "heal")
+        if kind == "declare":
+            held = ours.store.clusters[other]
+            return held is not None and (not held.is_ready or lacks_its_cluster(who, ours, other))
+        assert kind == "swap"
+        is_member = all(_is_free(member, self.clusters[state[member]].store) for member in (who, other))
+        both = ours.store.clusters[other] is not None and theirs.store.clusters[who] is not None
+        return who < other and is_member and not both
+
+
+_OF_TWO: Final = frozenset({"swap", "declare", "cut", "heal"})
+
+
+def _may_swap(store: Store) -> bool:
+    """Return whether a cluster lacks a member, or may come to lack one by what was said already."""
+    return bool(store.stones) or None in store.clusters
+
+
+def _is_free(member: int, store: Store) -> bool:
+    """Return whether a member may swap: it has its own Cluster, or it has left and knows nobody any more."""
+    return store.clusters[member] is not None or not any(store.clusters)

@@ -1,0 +1,78 @@
+"""The words of the search: its steps, and its states.
+
+A state is a tuple of numbers: of the three clusters, the six ways, the ghost, and the acts that are left. Each number
+stands for a value in a table, so that a daemon's reaction to the same facts is computed once in a search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from tests.explore.world import (
+    MEMBERS,
+    NAMES,
+    WAYS,
+)
+
+T = TypeVar("T", bound=Hashable)
+
+State = tuple[int, ...]
+"""Numbers of the clusters, of the ways in the order of WAYS, of the ghost, and the count of acts that are left."""
+
+WAY_AT: Final = {way: len(MEMBERS) + index for index, way in enumerate(WAYS)}
+GHOST: Final = len(MEMBERS) + len(WAYS)
+LEFT: Final = GHOST + 1
+
+
+class Step(NamedTuple):
+    """One step: its kind, and the members that it is about."""
+
+    kind: str
+    who: int = 0
+    other: int = 0
+
+    def __str__(self) -> str:
+        who, other = NAMES[self.who], NAMES[self.other]
+        return _WORDS[self.kind].format(who=who, other=other)
+
+
+_WORDS: Final = {
+    "swap": "{who} and {other} swap their Clusters and Secrets",
+    "leave": "`leave` at {who}",
+    "declare": "`leave {other}` at {who}",
+    "delete": "the own Cluster of {who} is deleted",
+    "replace": "the own Cluster of {who} is deleted and made again",
+    "crash": "the daemon of {who} is killed",
+    "restart": "the daemon of {who} is started",
+    "cut": "the way from {who} to {other} is cut",
+    "heal": "the way from {who} to {other} is mended",
+    "deliver": "{who} hears the next state of {other}",
+    "window": "time passes: the stabilization window is over",
+    "absence": "time passes: absences have lasted",
+    "trust": "time passes: silences have lasted",
+    "repair": "all ways are mended, all daemons are started",
+}
+ACTS: Final = frozenset({"swap", "leave", "declare", "delete", "replace", "crash", "restart", "cut", "heal"})
+
+
+class Table(Generic[T]):
+    """Values and their numbers."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[T, int] = {}
+        self._values: list[T] = []
+
+    def __getitem__(self, number: int) -> T:
+        return self._values[number]
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def number(self, value: T) -> int:
+        """Return the number of a value."""
+        found = self._numbers.get(value)
+        if found is None:
+            found = self._numbers[value] = len(self._values)
+            self._values.append(value)
+        return found
