@@ -230,7 +230,9 @@ class Facts:
                 IDS[one]: frozenset(uid_of(one, uid) for uid in former) for one, former in enumerate(self.mind.former)
             },
             silent_s={IDS[number]: float(peer.silent) for number, peer in self.peers() if peer.silent is not None},
+            withdrawn=frozenset(),
             today=TODAY,
+            days=frozenset({TODAY}),
             trusts_after_s=float(TRUST),
         )
 
