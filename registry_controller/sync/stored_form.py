@@ -14,11 +14,13 @@ import orjson
 from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, Forbidden, Immutable, Invalid, NotFound
 from registry_controller.api.meta import GVR, Manifest, ObjectKey, Target
+from registry_controller.cache.local_cache import CopyRecord
+from registry_controller.core.decision.ownership import Marks
 from registry_controller.core.diff.drift import Comparison
 from registry_controller.core.diff.question import Known, Step, list_suspects
 from registry_controller.core.diff.remainder import list_kept, list_staying
 from registry_controller.core.diff.walk import format_place
-from registry_controller.sync.digest import encode, without_provenance
+from registry_controller.sync.digest import without_provenance
 
 IRREPLACEABLE: Final = frozenset(
     (
@@ -48,9 +50,12 @@ class DryRunClient(Protocol):
 class StoredForm:
     """The answers of one API server. `digest` returns the digest of an object's synced fields."""
 
-    def __init__(self, client: DryRunClient, *, digest: Callable[[Manifest], bytes]) -> None:
+    def __init__(
+        self, client: DryRunClient, *, digest: Callable[[Manifest], bytes], encode: Callable[[Manifest], bytes]
+    ) -> None:
         self._client = client
         self._digest = digest
+        self._encode = encode
 
     async def ask(
         self,
@@ -106,7 +111,7 @@ class StoredForm:
         """Return the object that a replacement would store; None where the dry run is refused."""
         try:
             raw = await self._client.replace(
-                gvr, target.key, encode(body), dry_run=True, subresource=subresource, unknown=unknown
+                gvr, target.key, self._encode(body), dry_run=True, subresource=subresource, unknown=unknown
             )
         except Immutable:
             raise
@@ -119,10 +124,27 @@ class StoredForm:
         info: dict[str, Any] = {name: value for name, value in wanted["metadata"].items() if name != "name"}
         body = {**wanted, "metadata": {**info, "generateName": f"{target.name}-"}}
         try:
-            raw = await self._client.create(gvr, target.namespace, encode(body), dry_run=True)
+            raw = await self._client.create(gvr, target.namespace, self._encode(body), dry_run=True)
         except (Forbidden, Invalid, NotFound, Conflict):
             return None
         return _decode(raw)
+
+
+def get_known(record: CopyRecord, wanted: Marks, digest: bytes, *, believes_provenance: bool) -> Known:
+    """Gather the facts about the last write of a copy: from its record, and from its provenance.
+
+    `wanted` are the marks of the wanted copy, and `digest` is its digest.
+    """
+    there, ours = record.marks.provenance, wanted.provenance
+    is_of_now = there is not None and there.revision == wanted.revision
+    is_same = is_of_now and there is not None and ours is not None and there.same_origin(ours)
+    return Known(
+        is_remembered=record.desired is not None,
+        is_same_wish=record.desired == digest,
+        remainder=record.remainder,
+        is_of_now=is_of_now and believes_provenance,
+        is_same_origin=is_same,
+    )
 
 
 def _decode(raw: bytes | None) -> Manifest | None:

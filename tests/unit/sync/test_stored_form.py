@@ -13,7 +13,7 @@ from registry_controller.api.meta import GVR, Manifest, ObjectKey, Target
 from registry_controller.core.diff.drift import compare_and_merge
 from registry_controller.core.diff.question import Known, Step
 from registry_controller.core.diff.remainder import NOTHING_REMAINS
-from registry_controller.sync.digest import content_digest
+from registry_controller.sync.copy_writer import content_digest, encode
 from registry_controller.sync.stored_form import StoredForm
 
 WIDGETS = GVR("sim.example", "v1", "widgets", True)
@@ -59,7 +59,7 @@ def answer(found: Manifest | ApiError) -> bytes:
 
 async def ask(server: Server, wanted: Manifest, current: Manifest, *, target: Target = TARGET) -> Step:
     """Ask as after a restart, when the source has changed meanwhile."""
-    form = StoredForm(server, digest=lambda manifest: content_digest(manifest, key=b"k"))
+    form = StoredForm(server, digest=lambda manifest: content_digest(manifest, key=b"k"), encode=encode)
     verdict, body = compare_and_merge(wanted, current, manager=meta.FIELD_MANAGER)
     known = Known(False, False, NOTHING_REMAINS, is_of_now=False, is_same_origin=False)
     unknown: list[str] = []
