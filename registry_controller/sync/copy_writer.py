@@ -45,7 +45,7 @@ class CopyWriter:
     """Writes copies to the local cluster; no other class writes objects that come from members.
 
     `digest` returns the digest of an object's synced fields.
-    `on_stored` is called with a target, the object that was sent and the one that was stored. `believes_provenance`
+    `on_stored` is called with a target, the wanted object and the stored one. `believes_provenance`
     saves a dry run where the provenance shows that a copy's additional fields are the API server's.
     """
 
@@ -224,6 +224,7 @@ class CopyWriter:
             str(info.get("uid", "")), revision, wanted.digest, baseline, is_plain=is_plain, remainder=remainder
         )
         cache.record_write(wanted.target.key, found)
+        self._on_stored(wanted.target, wanted.manifest, current)
 
     def _remember(
         self,

@@ -6,20 +6,21 @@ server shows that it keeps a field which a new object would not have.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import orjson
 
 from registry_controller.api import meta
-from registry_controller.api.errors import Conflict, Forbidden, Immutable, Invalid, NotFound
+from registry_controller.api.errors import Conflict, Forbidden, Immutable, Invalid, NotFound, RegistryError
 from registry_controller.api.meta import GVR, Manifest, ObjectKey, Target
 from registry_controller.cache.local_cache import CopyRecord
 from registry_controller.core.decision.ownership import Marks
-from registry_controller.core.diff.drift import Comparison
+from registry_controller.core.diff.drift import Comparison, Drift
 from registry_controller.core.diff.question import Known, Step, list_suspects
 from registry_controller.core.diff.remainder import list_kept, list_staying
 from registry_controller.core.diff.walk import format_place
+from registry_controller.core.mutation.local_fields import Path
 from registry_controller.sync.digest import without_provenance
 
 IRREPLACEABLE: Final = frozenset(
@@ -31,6 +32,9 @@ IRREPLACEABLE: Final = frozenset(
     )
 )
 """The kinds of which a deletion takes other objects along."""
+
+_BAD_REQUEST: Final = 400
+"""The answer to a dry run that a webhook does not support."""
 
 _PROVENANCE: Final = format_place(("metadata", "annotations", meta.PROVENANCE))
 
@@ -74,22 +78,22 @@ class StoredForm:
         The fields that the server's schema lacks are added to `unknown`. Raises Immutable where the server keeps a
         field of the former wish.
         """
+        stored: Manifest | None = None
+        refusal: RegistryError | None = None
         try:
             stored = await self._replace(gvr, target, body, unknown=unknown)
         except Immutable as error:
             raise Immutable(str(error), managers=verdict.managers) from None
+        except Forbidden as error:
+            refusal = error if error.lacks_right and verdict.drift is Drift.AMBIGUOUS else None
+        except Invalid as error:
+            refusal = error
         suspects = list_suspects(verdict, known)
         if suspects and target[:2] not in IRREPLACEABLE:
             staying = list_staying(suspects, before=current, after=stored) if stored is not None else suspects
-            kept = (
-                list_kept(staying, stored=current, anew=anew)
-                if staying and (anew := await self._create(gvr, target, wanted))
-                else ()
-            )
-            if kept:
-                places = tuple(format_place(path) for path in kept)
-                message = f"the API server keeps {', '.join(places)} when the copy is replaced"
-                raise Immutable(message, managers=verdict.managers, kept=places)
+            await self._check_kept(gvr, target, wanted, current, suspects=staying, managers=verdict.managers)
+        if refusal is not None:
+            raise refusal
         if stored is None:
             return Step.WRITE
         if _PROVENANCE in verdict.paths:
@@ -98,25 +102,46 @@ class StoredForm:
         is_same = self._digest(without_provenance(stored)) == self._digest(without_provenance(current))
         return Step.IN_STEP if is_same else Step.WRITE
 
+    async def _check_kept(
+        self,
+        gvr: GVR,
+        target: Target,
+        wanted: Manifest,
+        current: Manifest,
+        *,
+        suspects: Sequence[Path],
+        managers: tuple[str, ...],
+    ) -> None:
+        """Raise Immutable if a new object would not have one of the suspected fields of the present one."""
+        anew = await self._create(gvr, target, wanted) if suspects else None
+        kept = list_kept(suspects, stored=current, anew=anew) if anew is not None else ()
+        if kept:
+            places = tuple(format_place(path) for path in kept)
+            message = f"the API server keeps {', '.join(places)} when the copy is replaced"
+            raise Immutable(message, managers=managers, kept=places)
+
     async def is_status_stored_so(
         self, gvr: GVR, target: Target, current: Manifest, *, body: Manifest, unknown: list[str]
     ) -> bool:
         """Return whether a replacement of the status by that of `body` would store the present one."""
-        stored = await self._replace(gvr, target, body, subresource="status", unknown=unknown)
+        try:
+            stored = await self._replace(gvr, target, body, subresource="status", unknown=unknown)
+        except Forbidden:
+            return False
         return stored is not None and (stored.get("status") or {}) == (current.get("status") or {})
 
     async def _replace(
         self, gvr: GVR, target: Target, body: Manifest, *, unknown: list[str], subresource: str = ""
     ) -> Manifest | None:
-        """Return the object that a replacement would store; None where the dry run is refused."""
+        """Return the object that a replacement would store; None where a webhook does not support dry runs."""
         try:
             raw = await self._client.replace(
                 gvr, target.key, self._encode(body), dry_run=True, subresource=subresource, unknown=unknown
             )
-        except Immutable:
+        except Invalid as error:
+            if error.status == _BAD_REQUEST:
+                return None
             raise
-        except (Forbidden, Invalid):
-            return None
         return _decode(raw)
 
     async def _create(self, gvr: GVR, target: Target, wanted: Manifest) -> Manifest | None:

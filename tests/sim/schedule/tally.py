@@ -14,7 +14,7 @@ CLAUSES: Final = (
 )  # fmt: skip
 """What the observer, its guards and the oracle put to the test, each in a place of its own.
 
-Of the others, A8 is not here because these API servers lose no fields (tests/e2e/test_crds.py).
+Of the others, A8 is not here because these API servers lose no fields of rules (tests/e2e/test_crds.py).
 """
 
 
