@@ -147,7 +147,7 @@ async def a_dry_run_may_leave_the_name_to_the_server(api: Writer, namespace: str
 
 
 @clause
-async def each_api_version_has_a_place_with_the_hash_of_its_schemas(api: Writer, namespace: str) -> None:
+async def each_api_version_has_a_hash_of_its_schemas(api: Writer, namespace: str) -> None:
     paths = json.loads(await api.get_path("/openapi/v3"))["paths"]
     assert "hash=" in paths["api/v1"]["serverRelativeURL"]
 
