@@ -24,7 +24,7 @@ from registry_controller.cache.write_results import InSync, StatusStored, Stored
 from registry_controller.core.decision.ownership import read_marks
 from registry_controller.core.diff.drift import NOTHING_LEFT, Left, carry_over, compare, compare_and_merge
 from registry_controller.core.diff.managed_fields import read_owners
-from registry_controller.core.diff.question import Step, judge_difference
+from registry_controller.core.diff.question import NextStep, judge_difference
 from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder, with_unknown
 from registry_controller.core.diff.walk import list_lost
 from registry_controller.core.mutation.mutate import SERVER_SET_METADATA
@@ -116,11 +116,11 @@ class CopyWriter:
                 known = get_known(record, wanted.marks, wanted.digest, believes_provenance=self._believes_provenance)
                 step = judge_difference(verdict, known)
                 remainder = known.remainder if known.is_same_wish else verdict.remainder
-                if step is Step.ASK:
+                if step is NextStep.ASK:
                     asked = (gvr, wanted.target, wanted.manifest, current)
                     step = await self._stored_form.ask(*asked, verdict=verdict, body=body, known=known, unknown=unknown)
                     remainder = with_unknown(verdict.remainder, unknown)
-                if step is Step.IN_STEP:
+                if step is NextStep.IN_STEP:
                     self._accept(current, wanted, cache, remainder)
                     return result._replace(has_written=False)
                 unknown.clear()

@@ -17,7 +17,7 @@ from registry_controller.api.meta import GVR, Manifest, ObjectKey, Target
 from registry_controller.cache.local_cache import CopyRecord
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.core.diff.drift import Comparison, Drift
-from registry_controller.core.diff.question import Known, Step, list_suspects
+from registry_controller.core.diff.question import Known, NextStep, list_suspects
 from registry_controller.core.diff.remainder import list_kept, list_staying
 from registry_controller.core.diff.walk import format_place
 from registry_controller.core.mutation.local_fields import Path
@@ -72,7 +72,7 @@ class StoredForm:
         body: Manifest,
         known: Known,
         unknown: list[str],
-    ) -> Step:
+    ) -> NextStep:
         """Send a dry run of a replacement by `body`: IN_STEP if it would store the present object.
 
         The fields that the server's schema lacks are added to `unknown`. Raises Immutable where the server keeps a
@@ -95,12 +95,12 @@ class StoredForm:
         if refusal is not None:
             raise refusal
         if stored is None:
-            return Step.WRITE
+            return NextStep.WRITE
         if _PROVENANCE in verdict.paths:
-            return Step.IN_STEP if self._digest(stored) == self._digest(current) else Step.WRITE
+            return NextStep.IN_STEP if self._digest(stored) == self._digest(current) else NextStep.WRITE
         # Earlier versions write less into the provenance, which alone is no reason for a write.
         is_same = self._digest(without_provenance(stored)) == self._digest(without_provenance(current))
-        return Step.IN_STEP if is_same else Step.WRITE
+        return NextStep.IN_STEP if is_same else NextStep.WRITE
 
     async def _check_kept(
         self,
