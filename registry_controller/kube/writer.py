@@ -111,7 +111,8 @@ class Writer(Reader):
 
         The fields that the server's schema lacks are added to `unknown`.
         """
-        path = gvr.path(namespace) + _query(dry_run=dry_run, unknown=unknown)
+        query = _query(dry_run=dry_run, unknown=unknown)
+        path = gvr.path(namespace) + query
         what = f"create {gvr}{f' in {namespace}' if namespace else ''}"
         warnings: list[str] | None = None if unknown is None else []
         raw = await self._transport.send("POST", path, what=what, timeout_s=_WRITE_S, body=body, warnings=warnings)

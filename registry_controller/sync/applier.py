@@ -70,7 +70,7 @@ class Applier:
         owner, made_from = decision.claim.owner, MadeFrom(decision.claim, offer.record.hits, beside)
         if state.current is not None and self._updater.is_in_step(state.target, made_from):
             _, record = self._copies.find(state.target)
-            lost = record.lost if record is not None else ()
+            lost = record.remainder.lost + record.status_lost if record is not None else ()
             return Result(Skip(Reason.IN_SYNC, owner), self._losers_of(state.target), lost=lost)
         if offer.cache.is_outdated(offer.record, offer.hit):  # the rule has changed, and is still to be evaluated
             return Result(Hold(Reason.OWNER_NOT_HEARD, owner))
@@ -121,7 +121,7 @@ class Applier:
         cache.record_write(state.target.key, Rendered(made_from, losers))
         self._sources.drop(offer, obj)
         stored = cache.records.get(state.target.key)
-        lost = stored.lost if stored is not None else ()
+        lost = stored.remainder.lost + stored.status_lost if stored is not None else ()
         return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers, wanted.left, lost)
 
     def _mark(self, state: TargetState, claim: Claim, offer: Offer, copy: MutatedCopy) -> DesiredCopy:

@@ -1,22 +1,19 @@
 """Counts the repairs of each copy, so that a fight with another writer here becomes rare writes (A5).
 
-Laws: the first few repairs are made at once, and after them one a minute, until no repair was needed for a while · only
-a state that was written before is a repair, and a deletion that was carried out before.
+Law: the first few repairs are made at once, and after them one a minute, until no repair was needed for a while.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from registry_controller.api.meta import Target
-
-_T = TypeVar("_T")
 
 AT_ONCE: Final = 5
 PAUSE_S: Final = 60.0
 _RESTED_S: Final = 5 * PAUSE_S
-_MOST: Final = 10_000
+MOST: Final = 10_000
 
 
 class Repair(enum.Enum):
@@ -34,59 +31,19 @@ class _Contended(NamedTuple):
     managers: tuple[str, ...]
 
 
-class Contention:
-    """The recent repairs of each copy, and the state that was written, or the object that was deleted, last.
-
-    Times are the loop's, in seconds.
-    """
+class Repairs:
+    """The recent repairs of each copy. Times are the loop's, in seconds."""
 
     def __init__(self) -> None:
         self._contended: dict[Target, _Contended] = {}
-        self._written: dict[Target, bytes] = {}
-        self._statuses: dict[Target, bytes] = {}
-        self._deleted: dict[Target, str] = {}
-
-    def record_write(self, target: Target, digest: bytes) -> None:
-        """Record the digest of the state that was written."""
-        _put(self._written, target, digest)
-
-    def is_repair(self, target: Target, digest: bytes) -> bool:
-        """Report whether this very state was written last, so that another state here needs a repair."""
-        return self._written.get(target) == digest
-
-    def record_status(self, target: Target, digest: bytes) -> None:
-        """Record the digest of the status that was written."""
-        _put(self._statuses, target, digest)
-
-    def is_status_repair(self, target: Target, digest: bytes) -> bool:
-        """Report whether this very status was written last to the copy that is here."""
-        return self._statuses.get(target) == digest
-
-    def record_creation(self, target: Target) -> None:
-        """Record that a copy is new: it has no status yet."""
-        self._statuses.pop(target, None)
-
-    def record_absence(self, target: Target) -> None:
-        """Record that a copy is rightly absent: we delete it, or no rule makes it now."""
-        self._written.pop(target, None)
-
-    def record_wanted(self, target: Target) -> None:
-        """Record that a copy is wanted, so that its next deletion is not a repair."""
-        self._deleted.pop(target, None)
-
-    def record_deletion(self, target: Target, uid: str) -> None:
-        """Record that we deleted an object."""
-        _put(self._deleted, target, uid)
-
-    def is_made_again(self, target: Target, uid: str) -> bool:
-        """Report whether an object has the place of one that we deleted and that was not wanted since."""
-        return self._deleted.get(target, uid) != uid
 
     def record_repair(self, target: Target, cause: Repair, managers: tuple[str, ...] = (), *, now: float) -> None:
         """Record a repair, and the field managers of the undone changes; an undone deletion has none."""
-        held = self._contended.get(target)
+        held = self._contended.pop(target, None)
         repairs = held.repairs + 1 if held is not None and now - held.last_s < _RESTED_S else 1
-        _put(self._contended, target, _Contended(repairs, now, cause, managers or (held.managers if held else ())))
+        self._contended[target] = _Contended(repairs, now, cause, managers or (held.managers if held else ()))
+        if len(self._contended) > MOST:
+            del self._contended[next(iter(self._contended))]
 
     def pause_s(self, target: Target, *, now: float) -> float:
         """Return for how many more seconds a copy stays as it is; 0 where it may be repaired."""
@@ -100,11 +57,3 @@ class Contention:
         held = self._contended[target]
         known = held.managers if held.cause is not Repair.DELETES else ()
         return held.cause.value.format(", ".join(known) or "somebody")
-
-
-def _put(held: dict[Target, _T], target: Target, value: _T) -> None:
-    """Keep a value as the newest, and drop the oldest beyond the limit."""
-    held.pop(target, None)
-    held[target] = value
-    if len(held) > _MOST:
-        del held[next(iter(held))]

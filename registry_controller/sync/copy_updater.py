@@ -25,7 +25,7 @@ from registry_controller.core.decision.state import NamespaceState, TargetState
 from registry_controller.core.diff.managed_fields import read_owners
 from registry_controller.kube.object import PartialObject
 from registry_controller.report.metrics import Metrics
-from registry_controller.sync.contention import Contention, Repair
+from registry_controller.sync.contention import MOST, Repair, Repairs
 from registry_controller.sync.copy_writer import CopyWriter, copy_slot
 from registry_controller.sync.desired_copy import DesiredCopy
 from registry_controller.sync.made_once import RUN_WHEN_MADE, MadeOnce
@@ -87,7 +87,7 @@ class CopyUpdater:
         if record is not None and record.status_digest != digest:
             has_written = await self._update_status(wanted, cache, record, digest) or has_written
             record = cache.records.get(state.target.key)
-        if record is not None and record.lost:
+        if record is not None and (record.remainder.lost or record.status_lost):
             self._lost(state.target)
         return has_written
 
@@ -178,10 +178,9 @@ class CopyUpdater:
         if state.namespace is NamespaceState.MISSING:
             await self._writer.create_namespace(state.target.namespace)
         await self._timed("create", state.target, self._writer.create(wanted, cache))
-        self._contention.record_creation(state.target)
         if state.target[:2] in RUN_WHEN_MADE:
             self._made_once.note(state.target, wanted.marks)
-        self._contention.record_write(state.target, wanted.digest)
+        self._contention.record_write(state.target, wanted.digest, is_new=True)
         if is_repair:
             self._contention.record_repair(state.target, Repair.DELETES, now=now)
 
@@ -194,7 +193,7 @@ class CopyUpdater:
         deletion = self._writer.delete(target, cache.kind, uid=record.uid, revision=record.revision)
         await self._timed("delete", target, deletion)
         await self._timed("create", target, self._writer.create(wanted, cache, over=present))
-        self._contention.record_creation(target)
+        self._contention.record_write(target, wanted.digest, is_new=True)
         self._made_once.note(target, wanted.marks)
         self._recreated(target, _rule_of(wanted), why)
 
@@ -245,3 +244,55 @@ def _list_managers(obj: PartialObject | None) -> tuple[str, ...]:
     if obj is None:
         return ()
     return tuple(sorted(read_owners(orjson.loads(obj.raw), manager=meta.FIELD_MANAGER).other_managers))
+
+
+class Contention(Repairs):
+    """The repairs of each copy, and the state that was written, or the object that was deleted, last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written: dict[Target, bytes] = {}
+        self._statuses: dict[Target, bytes] = {}
+        self._deleted: dict[Target, str] = {}
+
+    def record_write(self, target: Target, digest: bytes, *, is_new: bool = False) -> None:
+        """Record the digest of the state that was written; a new copy has no status yet."""
+        _put(self._written, target, digest)
+        if is_new:
+            self._statuses.pop(target, None)
+
+    def is_repair(self, target: Target, digest: bytes) -> bool:
+        """Report whether this very state was written last, so that another state here needs a repair."""
+        return self._written.get(target) == digest
+
+    def record_status(self, target: Target, digest: bytes) -> None:
+        """Record the digest of the status that was written."""
+        _put(self._statuses, target, digest)
+
+    def is_status_repair(self, target: Target, digest: bytes) -> bool:
+        """Report whether this very status was written last to the copy that is here."""
+        return self._statuses.get(target) == digest
+
+    def record_absence(self, target: Target) -> None:
+        """Record that a copy is rightly absent: we delete it, or no rule makes it now."""
+        self._written.pop(target, None)
+
+    def record_wanted(self, target: Target) -> None:
+        """Record that a copy is wanted, so that its next deletion is not a repair."""
+        self._deleted.pop(target, None)
+
+    def record_deletion(self, target: Target, uid: str) -> None:
+        """Record that we deleted an object."""
+        _put(self._deleted, target, uid)
+
+    def is_made_again(self, target: Target, uid: str) -> bool:
+        """Report whether an object has the place of one that we deleted and that was not wanted since."""
+        return self._deleted.get(target, uid) != uid
+
+
+def _put(held: dict[Target, _T], target: Target, value: _T) -> None:
+    """Keep a value as the newest, and drop the oldest beyond the limit."""
+    held.pop(target, None)
+    held[target] = value
+    if len(held) > MOST:
+        del held[next(iter(held))]

@@ -8,13 +8,15 @@ resourceVersion that the Decision was taken on.
 from __future__ import annotations
 
 import functools
+import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from registry_controller.api import meta
-from registry_controller.api.errors import AlreadyExists, Conflict, Forbidden, Immutable, NotFound
+from registry_controller.api.errors import AlreadyExists, Conflict, Forbidden, Immutable, InvalidObject, NotFound
 from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.cache.interner import Interner
 from registry_controller.cache.local_cache import HERE, CopyRecord, LocalCache
@@ -22,24 +24,28 @@ from registry_controller.cache.write_results import InSync, StatusStored, Stored
 from registry_controller.core.decision.ownership import read_marks
 from registry_controller.core.diff.drift import NOTHING_LEFT, Left, carry_over, compare, compare_and_merge
 from registry_controller.core.diff.managed_fields import read_owners
-from registry_controller.core.diff.question import Known, Step, judge_difference
+from registry_controller.core.diff.question import NextStep, judge_difference
 from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder, with_unknown
 from registry_controller.core.diff.walk import list_lost
+from registry_controller.core.mutation.mutate import SERVER_SET_METADATA
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.kube.writer import WriteClient
 from registry_controller.sync.desired_copy import DesiredCopy, Update
-from registry_controller.sync.digest import content_digest, encode
-from registry_controller.sync.stored_form import StoredForm
+from registry_controller.sync.digest import encode_content
+from registry_controller.sync.stored_form import StoredForm, get_known
 from registry_controller.watch.body_cache import BodyCache, BodyKey
+
+_LEFT_OUT_OF_PROVENANCE: Final = re.compile(r'"resourceVersion":"[0-9]*",?|"cluster":"[^"]*","digest":"[0-9a-f]*",')
+_LEFT_OUT: Final = frozenset(("status", "kind", "apiVersion", "metadata"))
 
 
 class CopyWriter:
     """Writes copies to the local cluster; no other class writes objects that come from members.
 
     `digest` returns the digest of an object's synced fields.
-    `on_stored` is called with a target, the object that was sent and the one that was stored. `believes_provenance`
+    `on_stored` is called with a target, the wanted object and the stored one. `believes_provenance`
     saves a dry run where the provenance shows that a copy's additional fields are the API server's.
     """
 
@@ -61,19 +67,19 @@ class CopyWriter:
         self.digest = functools.partial(content_digest, key=digest_key)
         self._on_stored = on_stored
         self._believes_provenance = believes_provenance
-        self._stored_form = StoredForm(client, digest=self.digest)
+        self._stored_form = StoredForm(client, digest=self.digest, encode=encode)
         self._extras: Interner[tuple[tuple[str, ...], ...]] = Interner()
 
     async def create(self, wanted: DesiredCopy, cache: LocalCache, *, over: Manifest | None = None) -> None:
         """Create a copy; in the place of `over`, with that one's values where the rule leaves them to this cluster."""
-        manifest = wanted.manifest
-        gvr = await self._discovery.resolve(wanted.kind)
-        left = await self._left(gvr, wanted)
+        manifest, left, unknown = wanted.manifest, NOTHING_LEFT, list[str]()
+        if wanted.left:
+            left = await self._left(await self._discovery.resolve(wanted.kind), wanted)
         if over is not None:
             manifest = carry_over(manifest, over, manager=meta.FIELD_MANAGER, left=left)
         body = encode(manifest)
+        gvr = await self._discovery.resolve(wanted.kind)
         with cache.writing(wanted.target.key):
-            unknown: list[str] = []
             raw = await self._client.create(gvr, wanted.target.namespace, body, unknown=unknown)
             self._remember(raw, wanted, cache, left, unknown=unknown)
 
@@ -107,14 +113,14 @@ class CopyWriter:
             verdict, body = compare_and_merge(wanted.manifest, current, manager=meta.FIELD_MANAGER, left=left)
             result = Update(True, verdict.managers, verdict.unpaired)
             if not adopt or verdict.is_in_sync:
-                known = self._known(wanted, record)
+                known = get_known(record, wanted.marks, wanted.digest, believes_provenance=self._believes_provenance)
                 step = judge_difference(verdict, known)
                 remainder = known.remainder if known.is_same_wish else verdict.remainder
-                if step is Step.ASK:
+                if step is NextStep.ASK:
                     asked = (gvr, wanted.target, wanted.manifest, current)
                     step = await self._stored_form.ask(*asked, verdict=verdict, body=body, known=known, unknown=unknown)
                     remainder = with_unknown(verdict.remainder, unknown)
-                if step is Step.IN_STEP:
+                if step is NextStep.IN_STEP:
                     self._accept(current, wanted, cache, remainder)
                     return result._replace(has_written=False)
                 unknown.clear()
@@ -210,19 +216,6 @@ class CopyWriter:
         is_same = obj.uid == record.uid and obj.revision == record.revision
         return orjson.loads(obj.raw) if is_same else None
 
-    def _known(self, wanted: DesiredCopy, record: CopyRecord) -> Known:
-        """Gather the facts about the last write: from the record, and from the provenance."""
-        there, ours = record.marks.provenance, wanted.marks.provenance
-        is_of_now = there is not None and there.revision == wanted.marks.revision
-        is_same = is_of_now and there is not None and ours is not None and there.same_origin(ours)
-        return Known(
-            is_remembered=record.desired is not None,
-            is_same_wish=record.desired == wanted.digest,
-            remainder=record.remainder,
-            is_of_now=is_of_now and self._believes_provenance,
-            is_same_origin=is_same,
-        )
-
     def _accept(self, current: Manifest, wanted: DesiredCopy, cache: LocalCache, remainder: Remainder) -> None:
         baseline = self.digest(current)
         info, is_plain = meta.metadata_of(current), _is_plain(current, baseline, wanted)
@@ -231,6 +224,7 @@ class CopyWriter:
             str(info.get("uid", "")), revision, wanted.digest, baseline, is_plain=is_plain, remainder=remainder
         )
         cache.record_write(wanted.target.key, found)
+        self._on_stored(wanted.target, wanted.manifest, current)
 
     def _remember(
         self,
@@ -295,3 +289,35 @@ def _identified(manifest: Manifest, *, uid: str, revision: int) -> Mapping[str, 
 def copy_slot(kind: GVK, key: ObjectKey) -> BodyKey:
     """Return the key of a local object's body in the cache of bodies."""
     return BodyKey(HERE, kind, key)
+
+
+def encode(manifest: Manifest) -> bytes:
+    """Encode an object; InvalidObject where overrides nest it too deeply."""
+    try:
+        return orjson.dumps(manifest)
+    except orjson.JSONEncodeError:
+        raise InvalidObject("object", "cannot be written: it is nested too deeply") from None
+
+
+def content_digest(manifest: Manifest, *, key: bytes) -> bytes:
+    """Return the digest of the part that an object's author writes: 16 bytes.
+
+    It is keyed, so that it reveals nothing about a Secret.
+    Caches keep the digest instead of the body (R6).
+    The digest leaves out kind and apiVersion (items of a list have none), status, the metadata that the server sets,
+    and, in the provenance, the revision and the cluster: earlier versions do not write the cluster. `key` has at most
+    64 bytes and must not outlive the process.
+    """
+    metadata = manifest.get("metadata") or {}
+    info = {name: value for name, value in metadata.items() if name not in SERVER_SET_METADATA}
+    annotations = info.get("annotations") or {}
+    if text := annotations.get(meta.PROVENANCE):  # by pattern, because this runs for every event
+        annotations = {**annotations, meta.PROVENANCE: _LEFT_OUT_OF_PROVENANCE.sub("", text)}
+    info["annotations"], info["labels"] = annotations, info.get("labels") or {}
+    content = {name: value for name, value in manifest.items() if name not in _LEFT_OUT}
+    content["metadata"] = info
+    try:
+        encoded = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        encoded = encode_content(content)
+    return hashlib.blake2b(encoded, digest_size=16, key=key).digest()

@@ -33,15 +33,15 @@ class PathReader(Protocol):
         """Return the answer to a GET."""
 
 
-class _Place(msgspec.Struct):
+class _SchemaPlace(msgspec.Struct):
     url: str = msgspec.field(name="serverRelativeURL", default="")
 
 
-class _Index(msgspec.Struct):
-    paths: dict[str, _Place] = msgspec.field(default_factory=dict)
+class _SchemaIndex(msgspec.Struct):
+    paths: dict[str, _SchemaPlace] = msgspec.field(default_factory=dict)
 
 
-_INDEX: Final = msgspec.json.Decoder(_Index)
+_INDEX: Final = msgspec.json.Decoder(_SchemaIndex)
 
 
 class LostFields:

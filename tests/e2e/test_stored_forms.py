@@ -102,8 +102,11 @@ def test_a_headless_service_that_gets_an_address_is_made_anew(members: list[Memb
     second.apply({**service, "spec": {**ports, "clusterIP": "None"}})
     first.apply(rule("services", SERVICE, {"match": [{"objectKey": {"name": "web"}}]}))
     eventually(lambda: first.get("service", "web")["spec"]["clusterIP"] == "None")
+    first.daemon.stop()  # or else it deletes the copy with its source
     second.kubectl("delete", "service", "web")
     second.apply({**service, "spec": ports})
+    first.daemon.start()
+    first.daemon.wait_ready(timeout_s=180)
     found = eventually(lambda: (one := first.get("service", "web")["spec"])["clusterIP"] != "None" and one)
     assert found["clusterIP"]
     events = eventually(lambda: [

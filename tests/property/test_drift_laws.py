@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from registry_controller.api import meta
 from registry_controller.core.diff.drift import Drift, compare, merge
-from registry_controller.sync.digest import content_digest
+from registry_controller.sync.copy_writer import content_digest
 
 US = meta.FIELD_MANAGER
 KEY = b"k" * 32

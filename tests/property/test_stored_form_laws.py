@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from registry_controller.api import meta
 from registry_controller.core.diff.drift import Drift, compare, compare_and_merge, merge
-from registry_controller.core.diff.question import Known, Step, judge_difference, list_suspects
+from registry_controller.core.diff.question import Known, NextStep, judge_difference, list_suspects
 from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder, list_kept, list_staying
 from registry_controller.core.diff.schema_hashes import NOTHING_SEEN, look
 
@@ -73,7 +73,7 @@ def test_what_is_spelled_otherwise_loses_nothing_and_is_in_step_whatever_others_
         "annotations": {f"other/{name}": text for name, text in annotations.items()},
     }
     now = widget(spell(spec), ours=spell(spec), **theirs)
-    assert judge_difference(compare(widget(spec), now, manager=US), known) is Step.IN_STEP
+    assert judge_difference(compare(widget(spec), now, manager=US), known) is NextStep.IN_STEP
 
 
 @given(SPECS, st.data())
@@ -85,7 +85,7 @@ def test_a_change_of_what_is_wanted_is_written_also_where_it_is_spelled_otherwis
     name = data.draw(st.sampled_from(sorted(spec)))
     changed = copy.deepcopy(stored)
     changed["spec"][name] = "edited"
-    assert judge_difference(compare(widget(spec), changed, manager=US), known) is Step.WRITE
+    assert judge_difference(compare(widget(spec), changed, manager=US), known) is NextStep.WRITE
 
 
 @given(SPECS, st.data())
@@ -103,9 +103,9 @@ def test_a_difference_of_which_nothing_is_remembered_is_never_written_unasked(
     """And a dry run is asked for only where there is a difference."""
     found = compare(widget(spec), widget(stored, ours=stored), manager=US)
     step = judge_difference(found, known._replace(is_remembered=False, is_same_wish=False))
-    assert step is not Step.WRITE
+    assert step is not NextStep.WRITE
     if found.drift is Drift.IN_SYNC:
-        assert judge_difference(found, known) is Step.IN_STEP
+        assert judge_difference(found, known) is NextStep.IN_STEP
 
 
 @pytest.mark.clause("A2")

@@ -348,3 +348,27 @@ def test_a_plain_change_of_a_source_costs_one_write_and_no_question() -> None:
         assert writes_of(here, "ConfigMap") == count + 1
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.clause("A8")
+def test_a_rule_that_lost_a_field_here_says_so_after_a_restart_and_acts_once_it_is_whole() -> None:
+    async def scenario(group: SimGroup) -> None:
+        home, here, owner = group["a"], group["b"], group["c"]
+        here.server.habits.add("ResourceSyncRule", Habit.PRUNES, "spec", "targetClusters")
+        await group.join()
+        owner.create(widget(value="small"))
+        home.create(rule("widgets", WIDGET, targetClusters={"names": ["a"]}))
+        await group.settle()
+        assert here.find("Widget", "one", namespace="default") is None
+        for _ in range(2):
+            said = here.condition("ResourceSyncRule", "widgets", "Accepted")
+            assert (said["status"], said["reason"]) == ("False", "FieldsPruned")
+            await here.restart()
+            await group.settle()
+        here.server.habits.drop("ResourceSyncRule", Habit.PRUNES)
+        await asyncio.sleep(HEALS_S)
+        await group.settle()
+        assert here.get("ResourceSyncRule", "widgets")["spec"]["targetClusters"] == {"names": ["a"]}
+        assert here.condition("ResourceSyncRule", "widgets", "Accepted")["status"] == "True"
+
+    simulate(scenario, n=3)

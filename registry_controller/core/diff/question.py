@@ -15,7 +15,7 @@ from registry_controller.core.diff.remainder import Remainder
 from registry_controller.core.mutation.local_fields import Path
 
 
-class Step(enum.Enum):
+class NextStep(enum.Enum):
     """The next step for a difference."""
 
     IN_STEP = "nothing: the API server stores the wanted copy in this way"
@@ -38,18 +38,18 @@ class Known(NamedTuple):
     is_same_origin: bool
 
 
-def judge_difference(found: Comparison, known: Known) -> Step:
+def judge_difference(found: Comparison, known: Known) -> NextStep:
     """Return the next step for a comparison of a copy with the wanted one."""
     if found.drift is Drift.IN_SYNC:
-        return Step.IN_STEP
+        return NextStep.IN_STEP
     if list_suspects(found, known):
-        return Step.ASK
+        return NextStep.ASK
     if found.drift is Drift.AMBIGUOUS:
         is_last_wish = known.is_same_wish or not known.is_remembered
-        return Step.IN_STEP if known.is_of_now and is_last_wish else Step.ASK
+        return NextStep.IN_STEP if known.is_of_now and is_last_wish else NextStep.ASK
     if known.is_same_wish:
-        return Step.IN_STEP if found.remainder.state == known.remainder.state else Step.WRITE
-    return Step.WRITE if known.is_remembered else Step.ASK
+        return NextStep.IN_STEP if found.remainder.state == known.remainder.state else NextStep.WRITE
+    return NextStep.WRITE if known.is_remembered else NextStep.ASK
 
 
 def list_suspects(found: Comparison, known: Known) -> tuple[Path, ...]:

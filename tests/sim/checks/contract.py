@@ -136,6 +136,23 @@ async def a_dry_run_changes_nothing_and_tells_what_would_be(api: Writer, namespa
 
 
 @clause
+async def a_dry_run_may_leave_the_name_to_the_server(api: Writer, namespace: str) -> None:
+    info = {"generateName": "x-", "namespace": namespace}
+    body = json.dumps({**config_map(""), "metadata": info}).encode()
+    found = json.loads(await api.create(CONFIG_MAPS, namespace, body, dry_run=True))
+    name = found["metadata"]["name"]
+    assert name.startswith("x-")
+    with pytest.raises(errors.NotFound):
+        await get(api, namespace, name)
+
+
+@clause
+async def each_api_version_has_a_hash_of_its_schemas(api: Writer, namespace: str) -> None:
+    paths = json.loads(await api.get_path("/openapi/v3"))["paths"]
+    assert "hash=" in paths["api/v1"]["serverRelativeURL"]
+
+
+@clause
 async def only_what_was_judged_is_deleted(api: Writer, namespace: str) -> None:
     first = await create(api, namespace, config_map("x", {"a": "1"}))
     second = await replace(api, {**first, "data": {"a": "2"}})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.sim.cluster.fields import Path
+from tests.sim.checks.expected_copies import marks_of
+from tests.sim.cluster.fields import Manifest, Path
 from tests.sim.cluster.habits import Habit
 from tests.sim.cluster.member import Member
 from tests.sim.schedule.drawing import one_and_a_value
@@ -44,8 +45,15 @@ def has_an_old_definition(stage: Stage, member: Member, duration_s: float) -> bo
 @deed(one_and_a_value, weight=4)
 def edits_status_of_copy(stage: Stage, member: Member, which: int, value: str) -> bool:
     """Change the status of a copy."""
-    found = stage.choose_copy(member, which, of=lambda copy: copy["kind"] in ("Widget", "Gadget", "Region"))
+    found = stage.choose_copy(member, which, of=lambda copy: _has_synced_status(member, copy))
     if found is None:
         return False
     member.write_as("somebody", {**found, "status": {"phase": value}}, subresource="status")
     return True
+
+
+def _has_synced_status(member: Member, copy: Manifest) -> bool:
+    """Say whether a copy's rule asks for its status."""
+    rule = member.find("ResourceSyncRule", str(marks_of(copy).provenance.get("rule", "")))
+    entries = rule["spec"]["rules"] if rule is not None else ()
+    return any((entry.get("mutations") or {}).get("syncStatus") for entry in entries)

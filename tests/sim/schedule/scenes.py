@@ -207,6 +207,27 @@ def _reinstalled(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def stored_otherwise(chance: random.Random, names: str) -> list[Step]:
+    """Let an API server make something else of a copy than what it is sent; or somebody edit the copy's status."""
+    here, owner, _ = _three(chance, names)
+    place = ("Widget", "default", chance.choice("xyz"))
+    happen = chance.choice((
+        Step(0.0, "has a habit", here, (chance.choice(("NORMALISES", "STAMPS", "REFUSES_DRY_RUNS")),)),
+        Step(0.0, "has an old definition", here, (chance.choice((30.0, 150.0)),)),
+    ))  # fmt: skip
+    edits = [
+        Step(3.0, "edits status of copy", here, (chance.randrange(1000), f"p{chance.randrange(10**6)}"))
+        for _ in range(2)
+    ]
+    return [
+        happen,
+        Step(0.0, "rules", here, ("widgets-1", ("Widget", "status", "labels", "Delete", "stays"))),
+        Step(0.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync gold")),
+        Step(7.0, "restarts", here),
+        *edits,
+    ]
+
+
 def _everything(chance: random.Random, names: str) -> list[Step]:
     """A rule asks for everything of a kind, of which a cluster keeps some to itself."""
     here, owner, _ = _three(chance, names)

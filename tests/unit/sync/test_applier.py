@@ -17,6 +17,7 @@ from registry_controller.cache.write_results import Rendered
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.decision.ownership import NATIVE, Marks, Voice
 from registry_controller.core.decision.state import Claim, CurrentCopy, MembershipState, TargetState
+from registry_controller.core.diff.remainder import NOTHING_REMAINS
 from registry_controller.core.mutation.mutate import TemplateContext
 from registry_controller.core.rules.active import Hit
 from registry_controller.kube.object import decode_object
@@ -74,7 +75,9 @@ class Bench:
             is_outdated=lambda record, hit: self.is_outdated,
             is_current=lambda key, record, hit: self.cache.records.get(key) is record and not self.is_outdated,
         )
-        self.copy: Any = SimpleNamespace(made_from=None, outranked_rules=("loser before",), lost=())
+        self.copy: Any = SimpleNamespace(
+            made_from=None, outranked_rules=("loser before",), status_lost=(), remainder=NOTHING_REMAINS
+        )
         self.local: Any = SimpleNamespace(records={KEY: self.copy}, record_write=self._record_write)
         copies: Any = SimpleNamespace(find=lambda target: (self.local, self.copy if self.local else None))
         updater: Any = self

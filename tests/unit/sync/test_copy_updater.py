@@ -98,7 +98,7 @@ class Bench:
         revision = (before.revision if before is not None else 0) + 1
         self.cache.records[self.target.key] = SimpleNamespace(
             uid="uid", revision=revision, verified=revision if digest else 0, desired=digest or None, baseline=digest,
-            made_from=None, status_digest=None, marks=NATIVE, lost=(),
+            made_from=None, status_digest=None, marks=NATIVE, status_lost=(),
             remainder=NOTHING_REMAINS,
         )  # fmt: skip
 
@@ -377,7 +377,7 @@ async def test_a_copy_that_lacks_fields_is_told_each_time_that_it_is_looked_at()
     bench = Bench()
     await bench.update()
     assert bench.lost == []
-    bench.record.lost = ("spec.colour",)
+    bench.record.remainder = Remainder(lost=("spec.colour",))
     await bench.update()
     assert bench.lost == [TARGET]
 

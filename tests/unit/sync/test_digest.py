@@ -10,7 +10,7 @@ from registry_controller.api import meta, provenance
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import CLUSTER, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
-from registry_controller.sync.digest import content_digest
+from registry_controller.sync.copy_writer import content_digest
 
 KEY = b"k" * 32
 

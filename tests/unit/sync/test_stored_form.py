@@ -11,9 +11,9 @@ from registry_controller.api import meta
 from registry_controller.api.errors import ApiError, Forbidden, Immutable, Invalid, ServerError, TooManyRequests
 from registry_controller.api.meta import GVR, Manifest, ObjectKey, Target
 from registry_controller.core.diff.drift import compare_and_merge
-from registry_controller.core.diff.question import Known, Step
+from registry_controller.core.diff.question import Known, NextStep
 from registry_controller.core.diff.remainder import NOTHING_REMAINS
-from registry_controller.sync.digest import content_digest
+from registry_controller.sync.copy_writer import content_digest, encode
 from registry_controller.sync.stored_form import StoredForm
 
 WIDGETS = GVR("sim.example", "v1", "widgets", True)
@@ -57,9 +57,9 @@ def answer(found: Manifest | ApiError) -> bytes:
     return orjson.dumps(found)
 
 
-async def ask(server: Server, wanted: Manifest, current: Manifest, *, target: Target = TARGET) -> Step:
+async def ask(server: Server, wanted: Manifest, current: Manifest, *, target: Target = TARGET) -> NextStep:
     """Ask as after a restart, when the source has changed meanwhile."""
-    form = StoredForm(server, digest=lambda manifest: content_digest(manifest, key=b"k"))
+    form = StoredForm(server, digest=lambda manifest: content_digest(manifest, key=b"k"), encode=encode)
     verdict, body = compare_and_merge(wanted, current, manager=meta.FIELD_MANAGER)
     known = Known(False, False, NOTHING_REMAINS, is_of_now=False, is_same_origin=False)
     unknown: list[str] = []
@@ -71,22 +71,34 @@ async def ask(server: Server, wanted: Manifest, current: Manifest, *, target: Ta
 
 async def test_a_copy_is_in_step_where_the_server_stores_what_is_there() -> None:
     server = Server(widget({"cpu": "1"}))
-    assert await ask(server, widget({"cpu": "1000m"}), widget({"cpu": "1"})) is Step.IN_STEP
-    assert await ask(server, widget({"cpu": "1000m"}), widget({"cpu": "2"})) is Step.WRITE
+    assert await ask(server, widget({"cpu": "1000m"}), widget({"cpu": "1"})) is NextStep.IN_STEP
+    assert await ask(server, widget({"cpu": "1000m"}), widget({"cpu": "2"})) is NextStep.WRITE
     assert server.sent == ["replace"] * 2
 
 
-@pytest.mark.parametrize("error", [REFUSED, Forbidden("you may not")])
+@pytest.mark.parametrize("error", [REFUSED, Forbidden("a quota"), Forbidden("you may not", lacks_right=True)])
 async def test_a_dry_run_that_is_refused_proves_nothing(error: ApiError) -> None:
-    assert await ask(Server(error), widget({"cpu": "1000m"}), widget({"cpu": "1"})) is Step.WRITE
+    assert await ask(Server(error), widget({"cpu": "1000m"}), widget({"cpu": "1"})) is NextStep.WRITE
     former = widget({"cpu": "1", "old": "x"})
-    assert await ask(Server(error, error), widget({"cpu": "1000m"}), former) is Step.WRITE
+    assert await ask(Server(error, error), widget({"cpu": "1000m"}), former) is NextStep.WRITE
 
 
 @pytest.mark.parametrize("error", [ServerError("down", status=503), TooManyRequests("later", status=429)])
 async def test_a_server_that_does_not_answer_is_asked_again(error: ApiError) -> None:
     with pytest.raises(type(error)):
         await ask(Server(error), widget({"cpu": "1000m"}), widget({"cpu": "1"}))
+
+
+async def test_who_may_not_ask_about_a_field_that_may_be_a_default_is_told() -> None:
+    """S3: the difference may be none."""
+    error = Forbidden("you may not", lacks_right=True)
+    with pytest.raises(Forbidden):
+        await ask(Server(error, error), widget({}), widget({"limit": 10}))
+
+
+async def test_an_object_that_the_server_refuses_is_not_written() -> None:
+    with pytest.raises(Invalid, match="no such value"):
+        await ask(Server(Invalid("no such value")), widget({"cpu": "x"}), widget({"cpu": "1"}))
 
 
 async def test_a_field_that_may_not_change_has_the_copy_made_anew() -> None:
@@ -110,8 +122,8 @@ async def test_a_former_field_that_the_server_keeps_or_stumbles_over_has_the_cop
 @pytest.mark.clause("A2")
 async def test_a_default_is_no_former_field_and_nobody_makes_a_namespace_anew() -> None:
     default = widget({"limit": 10})
-    assert await ask(Server(default, widget({"limit": 10})), widget({}), default) is Step.IN_STEP
-    assert await ask(Server(default, REFUSED), widget({}), default) is Step.IN_STEP
+    assert await ask(Server(default, widget({"limit": 10})), widget({}), default) is NextStep.IN_STEP
+    assert await ask(Server(default, REFUSED), widget({}), default) is NextStep.IN_STEP
     server = Server(default)
-    assert await ask(server, widget({}), default, target=Target("", "Namespace", "", "one")) is Step.IN_STEP
+    assert await ask(server, widget({}), default, target=Target("", "Namespace", "", "one")) is NextStep.IN_STEP
     assert server.sent == ["replace"]
