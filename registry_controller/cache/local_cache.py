@@ -3,7 +3,7 @@
 The cache outlives the rules that write the kind: the places that are watched come and go in it.
 
 Laws: of a copy in sync, the record keeps marks, numbers and digests, never the body · a record is changed by events
-and by `record_write`, and by nothing else · a complete list replaces what is known from before it, object by object.
+and by `record_write`, and by nothing else · a complete list replaces all older knowledge, object by object.
 """
 
 from __future__ import annotations
@@ -314,8 +314,8 @@ class LocalCache:
     def _take_back(self, stream: SelectionStream, key: ObjectKey, obj: PartialObject) -> None:
         """Take the older state of a complete list, where the list is late enough to have the state that is known.
 
-        The history with that state is gone, as after the restore of an etcd whose revision was raised. What was written
-        since the list began has a later revision than the list.
+        The history with that state is gone, as after the restore of an etcd whose revision was raised. A write since
+        the list began has a later revision than the list.
         """
         record = self.records.get(key)
         if record is not None and record.revision > stream.list_revision:

@@ -42,9 +42,10 @@ def outcomes_of(
     A target that no rule claims has none. `losers` are the younger rules that make another copy of the same source;
     `failure` is why the decision cannot be carried out.
     """
-    if failure is None and decision.reason is Reason.LOCAL_NOT_HEARD:
-        return _waiting(state)
     rule, owner = rule_of(state, decision), owner_of(decision)
+    is_native_going = decision.reason is Reason.BEING_DELETED and owner is None
+    if failure is None and (decision.reason is Reason.LOCAL_NOT_HEARD or is_native_going):
+        return _waiting(state, decision.reason)
     if not rule or (owner is None and failure is None):
         return []
     owner = owner or ClusterUID("")
@@ -124,9 +125,8 @@ def _message(state: TargetState, decision: Decision) -> str:
     return MESSAGES_FOR_FALSE[reason] if is_doubtful else _MESSAGES.get(reason, "")
 
 
-def _waiting(state: TargetState) -> list[ReportedResult]:
-    """Report every claim as waiting: the winner is known once the target's kind is listed here (R2)."""
-    reason = Reason.LOCAL_NOT_HEARD
+def _waiting(state: TargetState, reason: Reason) -> list[ReportedResult]:
+    """Report every claim as waiting: the winner is known once the target's kind is listed here (R2), or it is free."""
     waiting: list[ReportedResult] = []
     for claim in state.claims:
         if _is_offered(claim):
@@ -193,7 +193,10 @@ _UNREPORTED: Final = frozenset({
     Reason.OWNER_LEFT, Reason.UNKNOWN_OWNER, Reason.NOT_WANTED, Reason.OUR_OWN,
 })  # fmt: skip
 
-_WAITS_HERE: Final = frozenset({Reason.NAMESPACE_MISSING, Reason.NAMESPACE_TERMINATING, Reason.NEW_COPY_MISSING})
+_WAITS_HERE: Final = frozenset({
+    Reason.NAMESPACE_MISSING, Reason.NAMESPACE_TERMINATING, Reason.NEW_COPY_MISSING, Reason.BEING_DELETED,
+    Reason.MAY_HOLD_NATIVE_OBJECTS,
+})  # fmt: skip
 """The holds that something in this cluster ends: until then the rule is not in sync."""
 
 _MESSAGES: Final = {
@@ -202,6 +205,8 @@ _MESSAGES: Final = {
         Reason.LOCAL_OBJECT_EXISTS,
         Reason.NAMESPACE_MISSING,
         Reason.NAMESPACE_TERMINATING,
+        Reason.BEING_DELETED,
+        Reason.MAY_HOLD_NATIVE_OBJECTS,
         Reason.OWNER_SILENT,
         Reason.DELETED_HERE,
         Reason.DELETION_HALTED,

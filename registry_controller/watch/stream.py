@@ -226,7 +226,7 @@ class SelectionStream(EventHandler):
     Every object that its server stored up to `revision` was received, or comes with the present list. `generation` is
     that of the cache's rules at the start of the last list, `listed` at the start of the last complete list, -1 before.
     `list_revision` is that of the last complete list. While a list is read, `outdated` collects its objects that are
-    older than what is known.
+    older than the known ones.
     """
 
     def __init__(self, cache: StreamHandler, selection: Selection, bit: int, *, generation: int = 0) -> None:
