@@ -82,7 +82,7 @@ REFUSALS: Final[Mapping[str, str]] = {
     "RoleMissing": "the role that it binds is not here: create it, or copy it with a rule, too",
     "ServiceAccountMissing": "its ServiceAccount is not here: create it, or copy it with a rule, too",
 }
-"""What to do about a write that an API server refuses, by the reason of the error."""
+"""The next step after a write that an API server refuses, by the reason of the error."""
 
 MESSAGES_FOR_FALSE: Final[Mapping[Reason, str]] = {
     Reason.SYNC_DISABLED: 'resource-sync-disabled is on the source, and counts with any value, "false" too: remove it '
