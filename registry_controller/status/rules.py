@@ -32,7 +32,7 @@ from registry_controller.watch.stream import SelectionStream
 _ACTION_NEEDED: Final = frozenset(
     ("Forbidden", "RightsEscalation", "QuotaExceeded", "PodSecurityViolation", "LimitRangeViolation")
 )
-"""The reasons of a write that the API server refuses until an administrator acts: a missing right, a quota, a webhook."""
+"""The reasons of refused writes that last until an administrator acts: a missing right, a quota, a webhook."""
 
 _LOCAL_CLUSTER_UNCLEAR: Final = "LocalClusterUnclear"
 """The reason of a rule whose `targetClusters` cannot be evaluated for this cluster."""

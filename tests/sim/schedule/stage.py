@@ -59,7 +59,10 @@ class Stage:
     def mend(self) -> None:
         """Mend everything that is still broken."""
         mending, self._mending = self._mending, []
+        now_s = asyncio.get_running_loop().time()
         for mend, handle in mending:
+            if handle is not None and handle.when() < now_s:
+                continue  # it is mended
             if handle is not None:
                 handle.cancel()
             mend()
