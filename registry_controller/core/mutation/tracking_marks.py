@@ -33,7 +33,7 @@ _MANAGERS: Final = frozenset(("Helm", "configmanagement.gke.io"))
 def find_tracking_marks(texts: Mapping[str, str], *, field: str, kind: tuple[str, str]) -> dict[str, str]:
     """Return the tracking marks among the labels or annotations (`field`) of a source whose copy has this kind.
 
-    The label `app.kubernetes.io/instance` is none on a Pod, where Services and controllers select by it.
+    On a Pod, the label `app.kubernetes.io/instance` is not a tracking mark: Services and controllers select by it.
     """
     found = {name: text for name, text in texts.items() if _is_tracking_name(name)}
     if field == "labels":
