@@ -50,10 +50,8 @@ def test_a_daemon_follows_its_restored_etcd_without_a_restart(members: list[Memb
     assert _data(first, "one") in ("1", "2")
     assert first.find("rsr", "lost") is None
     eventually(lambda: _data(first, "one") == "2", what="the copy is as its source")
-    second.apply(
-        config_map("three", {"value": "1"}, labels={"sync": "edited"}),
-        config_map("four", {"value": "1"}, labels={"sync": "lost-edit"}),
-    )
+    second.apply(config_map("three", {"value": "1"}, labels={"sync": "edited"}))
     eventually(lambda: _data(first, "three") == "1", what="the rule is obeyed as it is stored")
+    second.apply(config_map("four", {"value": "1"}, labels={"sync": "lost-edit"}))
     steadily(lambda: first.find("configmap", "four") is None, what="the lost edit is forgotten")
     assert first.daemon.pid == daemon, "the daemon has not been restarted"
