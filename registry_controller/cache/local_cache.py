@@ -129,14 +129,11 @@ class LocalCacheIndex(Protocol):
     bodies: BodyCache
     observer: CopyObserver
 
-    def add(self, target: Target, record: CopyRecord) -> None:
-        """Count a copy."""
+    def add(self, target: Target, record: CopyRecord, *, is_new: bool) -> None:
+        """Count a copy; report the other copies of its source if it is new: they may wait for it."""
 
     def discard(self, target: Target, record: CopyRecord) -> None:
         """Count a copy no more: it is gone, or is another one."""
-
-    def on_copy_stands(self, target: Target, record: CopyRecord) -> None:
-        """Report the other copies of a source of which a copy is here now: they may wait for it."""
 
 
 class LocalCache:
@@ -420,12 +417,11 @@ class LocalCache:
             self._index.discard(self.target(key), old)
         else:
             self.namespaces[key.namespace] += 1
-        self._index.add(self.target(key), record)
+        is_new = old is None or record.stands_for != old.stands_for
+        self._index.add(self.target(key), record, is_new=is_new)
         self.records[key] = record
         before = self._group_of(old) if old is not None else None
         self._groups.move(key, before=before, after=self._group_of(record))
-        if record.stands_for != (old.stands_for if old is not None else None):
-            self._index.on_copy_stands(self.target(key), record)
 
     def _group_of(self, record: CopyRecord) -> CopyGroup:
         return record.group(self.kind)

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.group(2, prefix="refusals"), pytest.mark.clause("S3")]
 
 RBAC = "rbac.authorization.k8s.io"
 POD = {"version": "v1", "kind": "Pod"}
-PRIVILEGED = {"securityContext": {"privileged": True}}
+PRIVILEGED: dict[str, Any] = {}
 LARGE = {"resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}}
 
 

@@ -26,7 +26,7 @@ from registry_controller.core.mutation.local_fields import (
 )
 from registry_controller.core.mutation.overrides import apply_overrides
 from registry_controller.core.mutation.templates import render_overrides
-from registry_controller.core.mutation.tracking_marks import find_tracking_marks, without_tracking_marks
+from registry_controller.core.mutation.tracking_marks import MAY_TRACK, find_tracking_marks, without_tracking_marks
 from registry_controller.gotemplate import DEFAULT, Budget, Pool, TemplateError
 
 SERVER_SET_METADATA: Final = frozenset(
@@ -207,6 +207,8 @@ def _find_tracking_marks(pairs: _Pairs, kind: GVK, entries: Sequence[RuleEntry])
     """
     marks = {}
     for field, texts in pairs.items():
+        if not MAY_TRACK.search("\n".join(texts)):
+            continue
         if found := find_tracking_marks(texts, field=field, kind=(kind.group, kind.kind)):
             mutations = [
                 entry.mutations.labels if field == "labels" else entry.mutations.annotations for entry in entries

@@ -6,6 +6,7 @@ With such a mark on a copy, the tool in the copy's cluster would take the copy f
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -28,6 +29,9 @@ _NAMES: Final = frozenset(("config.k8s.io/owning-inventory",))
 _INSTANCE: Final = "app.kubernetes.io/instance"
 _MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 _MANAGERS: Final = frozenset(("Helm", "configmanagement.gke.io"))
+_HINTS: Final = "|".join(map(re.escape, (*sorted(_PREFIXES), "app.kubernetes.io", "config.k8s.io")))
+MAY_TRACK: Final = re.compile(rf"^(?:{re.escape(_OLM)}|[^\n/]*{re.escape(_SUFFIX)}/|(?:{_HINTS})/)", re.MULTILINE)
+"""Finds names, one in each line, that may be tracking marks: most objects have none."""
 
 
 def find_tracking_marks(texts: Mapping[str, str], *, field: str, kind: tuple[str, str]) -> dict[str, str]:
