@@ -85,7 +85,7 @@ class CopyIndex:
             self._note_proof(target, record)
 
     def add(self, target: Target, record: CopyRecord, *, is_new: bool) -> None:
-        """Count a copy, and index its source if that has another place or kind; a new one ends the wait of other copies."""
+        """Count a copy, and index its source if that has another place or kind. Other copies may wait for a new one."""
         self._note_proof(target, record)
         self.counts[record.origin] += 1
         if (source := _moved_from(target, record)) is not None:
