@@ -39,7 +39,7 @@ _REFUSALS: Final = (
     ("ServiceAccountMissing", re.compile(r"error looking up service account ()")),
 )
 """The refusals of the API server itself that are no missing right of the daemon, with a name that may be shown."""
-_ROLES: Final = ("roles", "clusterroles")
+_ROLES: Final = ("role", "roles", "clusterrole", "clusterroles")  # a lister names the singular
 _TAIL: Final = 300  # characters: the server quotes the value first; the problem is at the end
 
 

@@ -202,7 +202,7 @@ def test_a_refusal_keeps_its_kind_and_is_not_quoted(words: str, reason: str, sho
 @pytest.mark.parametrize(("gvr", "reason"), [(ROLE, "RoleMissing"), (ROLE._replace(resource="pods"), "NotFound")])
 def test_a_role_that_a_binding_misses_is_told_from_a_missing_binding(gvr: GVR, reason: str) -> None:
     """S3."""
-    body = status(404, reason="NotFound", kind="clusterroles", name="x", group=gvr.group)
+    body = status(404, reason="NotFound", kind="clusterrole", name="x", group=gvr.group)
     found = error_of_answer(404, body, what="create rolebindings", gvr=gvr, key=ObjectKey("ns", "x"))
     assert isinstance(found, errors.NotFound)
     assert (found.reason, found.names_object) == (reason, False)
