@@ -24,6 +24,7 @@ RegistryError            none           yes  base of all errors that the daemon 
     ChangesTooOften      author         yes  members keep changing their rules
   Unreachable            network        yes  no response: connection, TLS handshake or timeout
   NotServed              administrator  no   the API server does not serve the kind
+    NotWatchable         author         no   the API server serves the kind, and cannot list or watch it
   ProtocolError          server         no   a response that no Kubernetes API server sends
     TooMuch              server         no   more bytes, objects or pages than the daemon reads from one server
 """
@@ -138,7 +139,10 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """403. `lacks_right` is true if the authorizer refused, not a webhook, a quota or a terminating namespace."""
+    """403. `lacks_right` is true if the authorizer refused, not a webhook, a quota or a terminating namespace.
+
+    `reason` names what refused, where that is known: one of `REFUSALS` in `report.reasons`.
+    """
 
     fault = Party.ADMINISTRATOR
     is_transient = False
@@ -241,6 +245,12 @@ class NotServed(RegistryError):
 
     fault = Party.ADMINISTRATOR
     is_transient = False
+
+
+class NotWatchable(NotServed):
+    """The API server serves the kind, and cannot list or watch it: no rule can read it."""
+
+    fault = Party.AUTHOR
 
 
 class ProtocolError(RegistryError):

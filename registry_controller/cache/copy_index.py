@@ -97,13 +97,15 @@ class CopyIndex:
         if record is not None:
             self._note_proof(target, record)
 
-    def add(self, target: Target, record: CopyRecord) -> None:
-        """Count a copy, and index its source if that has another place or kind."""
+    def add(self, target: Target, record: CopyRecord, *, is_new: bool) -> None:
+        """Count a copy, and index its source if that has another place or kind. Other copies may wait for a new one."""
         self._note_proof(target, record)
         self.counts[record.origin] += 1
         self.by_owner[record.origin[1]] += 1
         if (source := _moved_from(target, record)) is not None:
             self._moved.setdefault(source, set()).add(target)
+        if is_new and self._moved:
+            self._report_siblings(target, record)
 
     def discard(self, target: Target, record: CopyRecord) -> None:
         """Count a copy no more."""
@@ -115,8 +117,8 @@ class CopyIndex:
             if not found:
                 del self._moved[source]
 
-    def on_copy_stands(self, target: Target, record: CopyRecord) -> None:
-        """Report the other copies of a source of which a copy is here now: they may wait for it."""
+    def _report_siblings(self, target: Target, record: CopyRecord) -> None:
+        """Report the other copies of a source of which a copy is here now."""
         owner, source = record.marks.owner, record.source
         if owner is None or source is None or (owner, source[0].group, source[0].kind, source[1]) not in self._moved:
             return

@@ -3,7 +3,7 @@
 The cache outlives the rules that write the kind: the places that are watched come and go in it.
 
 Laws: of a copy in sync, the record keeps marks, numbers and digests, never the body · a record is changed by events
-and by `record_write`, and by nothing else · a complete list replaces what is known from before it, object by object.
+and by `record_write`, and by nothing else · a complete list replaces all older knowledge, object by object.
 """
 
 from __future__ import annotations
@@ -151,14 +151,11 @@ class LocalCacheIndex(Protocol):
     bodies: BodyCache
     observer: CopyObserver
 
-    def add(self, target: Target, record: CopyRecord) -> None:
-        """Count a copy."""
+    def add(self, target: Target, record: CopyRecord, *, is_new: bool) -> None:
+        """Count a copy; report the other copies of its source if it is new: they may wait for it."""
 
     def discard(self, target: Target, record: CopyRecord) -> None:
         """Count a copy no more: it is gone, or is another one."""
-
-    def on_copy_stands(self, target: Target, record: CopyRecord) -> None:
-        """Report the other copies of a source of which a copy is here now: they may wait for it."""
 
 
 class LocalCache:
@@ -347,8 +344,8 @@ class LocalCache:
     def _take_back(self, stream: SelectionStream, key: ObjectKey, obj: PartialObject) -> None:
         """Take the older state of a complete list, where the list is late enough to have the state that is known.
 
-        The history with that state is gone, as after the restore of an etcd whose revision was raised. What was written
-        since the list began has a later revision than the list.
+        The history with that state is gone, as after the restore of an etcd whose revision was raised. A write since
+        the list began has a later revision than the list.
         """
         record = self.records.get(key)
         if record is not None and record.revision > stream.listed_at:
@@ -457,12 +454,11 @@ class LocalCache:
             self._index.discard(self.target(key), old)
         else:
             self.namespaces[key.namespace] += 1
-        self._index.add(self.target(key), record)
+        is_new = old is None or record.stands_for != old.stands_for
+        self._index.add(self.target(key), record, is_new=is_new)
         self.records[key] = record
         before = self._group_of(old) if old is not None else None
         self._groups.move(key, before=before, after=self._group_of(record))
-        if record.stands_for != (old.stands_for if old is not None else None):
-            self._index.on_copy_stands(self.target(key), record)
 
     def _group_of(self, record: CopyRecord) -> CopyGroup:
         return record.group(self.kind)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from registry_controller.api.errors import Forbidden, NotFound, NotServed, ProtocolError, RegistryError
+from registry_controller.api.errors import Forbidden, NotFound, NotServed, NotWatchable, ProtocolError, RegistryError
 from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.kube.connect import DISCOVERY_BYTES, Reader
 
@@ -134,11 +134,14 @@ class Discovery:
         self._replicas: dict[GVR, tuple[str, ...]] = {}
 
     async def resolve(self, gvk: GVK) -> GVR:
-        """Return the resource of a kind; NotServed when it is missing, or cannot be listed and watched."""
+        """Return the resource of a kind; NotServed when it is missing, NotWatchable when it cannot be watched."""
         found = self._found.get(gvk)
         if found is None:
-            self._found |= await self._discover(gvk)
+            resources = await self._read_version(gvk)
+            self._found |= _index(resources, group=gvk.group, version=gvk.version)
             found = self._found.get(gvk)
+            if found is None and _is_served(resources, gvk):
+                raise NotWatchable(f"{self._reader.server}: serves {gvk}, and not for list and watch")
         if found is None:
             raise NotServed(f"{self._reader.server}: does not serve {gvk} for list and watch")
         return found
@@ -245,10 +248,6 @@ class Discovery:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise ProtocolError(f"{self._reader.server}: /version is no answer of an API server") from None
 
-    async def _discover(self, gvk: GVK) -> dict[GVK, GVR]:
-        """Read all kinds of a kind's API version."""
-        return _index(await self._read_version(gvk), group=gvk.group, version=gvk.version)
-
     async def _read_version(self, gvk: GVK) -> list[_Resource]:
         if not _GROUP.match(gvk.group) or not _WORD.match(gvk.version):
             raise NotServed(f"{gvk}: no API group or version has such a name")
@@ -269,6 +268,12 @@ def _index(resources: list[_Resource], *, group: str, version: str) -> dict[GVK,
     for kind, gvr, _ in _usable(resources, group=group, version=version, verbs=_NEEDED):
         index.setdefault(kind, gvr)
     return index
+
+
+def _is_served(resources: list[_Resource], gvk: GVK) -> bool:
+    """Report whether an API version has a kind, with any verbs."""
+    found = _usable(resources, group=gvk.group, version=gvk.version, verbs=frozenset())
+    return any(kind == gvk for kind, _, _ in found)
 
 
 def _usable(

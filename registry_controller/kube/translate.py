@@ -33,6 +33,15 @@ _DENIED: Final = re.compile(
 )
 _UNKNOWN_FIELD: Final = re.compile(r'unknown field \\?"([\x21\x23-\x5b\x5d-\x7e]{1,160})\\?"')
 _UNAUTHORIZED: Final = re.compile(r'User "[^"]*" cannot ')
+_REFUSALS: Final = (
+    ("RightsEscalation", re.compile(r"is attempting to grant RBAC permissions not currently held()")),
+    ("QuotaExceeded", re.compile(r"(?:exceeded|failed) quota: ([a-z0-9.-]{1,253})\b")),
+    ("PodSecurityViolation", re.compile(r'violates PodSecurity "([a-z]{1,20}:[a-z0-9.]{1,20})"')),
+    ("LimitRangeViolation", re.compile(r"(?:(?:maximum|minimum) \S{1,300} usage|max limit to request ratio) per ()")),
+    ("ServiceAccountMissing", re.compile(r"error looking up service account ()")),
+)
+"""The refusals of the API server itself that are no missing right of the daemon, with a name that may be shown."""
+_ROLES: Final = ("role", "roles", "clusterrole", "clusterroles")  # a lister names the singular
 _TAIL: Final = 300  # characters: the server quotes the value first; the problem is at the end
 
 
@@ -122,14 +131,19 @@ def error_of_status(  # noqa: C901 -- one table
             terminating = any(cause.reason == "NamespaceTerminating" for cause in details.causes)
             reason = "NamespaceTerminating" if terminating else reason or "Forbidden"
             message = f"{what}: 403 {reason}" if terminating else message
+            if not (terminating or denied) and (refusal := _find_refusal(answer.message[:4000])) is not None:
+                reason, message = refusal[0], f"{what}: 403 {' '.join(refusal).rstrip()}"
             return errors.Forbidden(
                 message, status=status, reason=reason, lacks_right=bool(_UNAUTHORIZED.search(answer.message[:1000]))
             )
         case 404:
             named = answer.reason == "NotFound" and _names(details, gvr=gvr, key=key)
+            if not named and gvr is not None and gvr.resource.endswith("rolebindings") and details.kind in _ROLES:
+                reason, message = "RoleMissing", f"{what}: 404 RoleMissing"
             return errors.NotFound(message, names_object=named, details_kind=details.kind, reason=reason or "NotFound")
         case 405:
-            return errors.NotServed(message)
+            is_read = what.startswith(("list ", "watch "))
+            return errors.NotWatchable(message) if is_read else errors.NotServed(message)
         case 409:
             kind = errors.AlreadyExists if answer.reason == "AlreadyExists" else errors.Conflict
             return kind(message, status=status, reason=reason or "Conflict", retry_after_s=wait_s)
@@ -148,6 +162,12 @@ def error_of_status(  # noqa: C901 -- one table
         case _:
             words = f"{what}: HTTP {status}, which no API server answers"
             return errors.ProtocolError(f"{words}: {hint}" if hint else words)
+
+
+def _find_refusal(message: str) -> tuple[str, str] | None:
+    """Return the reason of a refusal, and the quota or level that refused; None for any other refusal."""
+    found = ((reason, pattern.search(message)) for reason, pattern in _REFUSALS)
+    return next(((reason, match[1]) for reason, match in found if match is not None), None)
 
 
 def _names(details: Details, *, gvr: GVR | None, key: ObjectKey | None) -> bool:

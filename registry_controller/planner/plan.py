@@ -27,7 +27,7 @@ from registry_controller.engine import Engine
 from registry_controller.planner.dry_run import DryRun, PlannedResult
 from registry_controller.planner.planned_deletions import limit_deletions
 from registry_controller.planner.recording_client import RecordedWrite
-from registry_controller.report.reasons import message_of
+from registry_controller.report.reasons import explain_refusal, message_of
 from registry_controller.status.readiness import find_unserved_kinds, list_problems
 from registry_controller.sync.outcomes import FIELDS_LOST, WriteFailure, outcomes_of, rule_of
 from registry_controller.sync.results import ResultClass
@@ -182,7 +182,7 @@ def get_reason(planned: PlannedResult) -> tuple[str, str]:
     """Return reason and message."""
     error, reason = planned.error, planned.result.decision.reason
     if error is not None:
-        return (isinstance(error, ApiError) and error.reason) or type(error).__name__, str(error)
+        return (isinstance(error, ApiError) and error.reason) or type(error).__name__, explain_refusal(error)
     if {"create", "delete"} <= {write.verb for write in planned.writes}:
         return reason.value, f"{message_of(reason)}; it is deleted and created again"
     return reason.value, message_of(reason)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from registry_controller.api import meta
-from registry_controller.api.errors import Forbidden, NotServed, RegistryError
+from registry_controller.api.errors import ApiError, Forbidden, NotServed, NotWatchable, RegistryError
 from registry_controller.api.meta import GVK
 from registry_controller.core.decision.decision import Reason
 
@@ -70,8 +70,21 @@ MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.RULE_MISSING: "its rule is missing where it was created, and nothing shows that it was deleted there",
     Reason.LATER_FORMAT: "a later version of the daemon wrote its marks; it stays as it is: upgrade the daemon here",
     Reason.DELETION_HALTED: "too many copies would go at once; they stay until the rule's annotation allows it",
-    Reason.BEING_DELETED: "it is being deleted here",
+    Reason.BEING_DELETED: "it is being deleted here, and waits until its finalizers are removed",
 }
+
+REFUSALS: Final[Mapping[str, str]] = {
+    "RightsEscalation": "the daemon may not give rights that it lacks: give it these rights, or the verb escalate on "
+    "roles and bind on the role of a binding",
+    "QuotaExceeded": "the ResourceQuota leaves no room in the namespace: raise it, delete something there, or "
+    "leave the object out of the rule",
+    "PodSecurityViolation": "the Pod Security level of the namespace refuses it: change the label "
+    "pod-security.kubernetes.io/enforce of the namespace, or the object, as by an override",
+    "LimitRangeViolation": "a LimitRange of the namespace refuses it: change that, or the object, as by an override",
+    "RoleMissing": "the role that it binds is not here: create it, or copy it with a rule, too",
+    "ServiceAccountMissing": "its ServiceAccount is not here: create it, or copy it with a rule, too",
+}
+"""The next step after a write that an API server refuses, by the reason of the error."""
 
 MESSAGES_FOR_FALSE: Final[Mapping[Reason, str]] = {
     Reason.SYNC_DISABLED: 'resource-sync-disabled is on the source, and counts with any value, "false" too: remove it '
@@ -89,7 +102,12 @@ def message_of(reason: Reason) -> str:
 
 def describe_grant(label: str, *, place: str) -> str:
     """Return how to grant a missing right, by a ClusterRole with that label; `place` is `here` or `there` (S3)."""
-    return f'grant it with a ClusterRole labelled {label}: "true" {place}'
+    return f"grant it {describe_labels(label)} {place}"
+
+
+def describe_labels(label: str) -> str:
+    """Return the ClusterRole that grants a right, by its label."""
+    return f'with a ClusterRole labelled {label}: "true"'
 
 
 def with_grant(error: RegistryError, *, is_local: bool) -> str:
@@ -98,6 +116,16 @@ def with_grant(error: RegistryError, *, is_local: bool) -> str:
         return str(error)
     label = meta.CONTROLLER_AGGREGATED if is_local else meta.READER_AGGREGATED
     return f"{error}; {describe_grant(label, place='here' if is_local else 'there')}"
+
+
+def explain_refusal(error: RegistryError) -> str:
+    """Return why a write here was refused, and what to do; of a missing right, what grants it (S3)."""
+    if isinstance(error, Forbidden) and error.lacks_right:
+        return f"{error}; {describe_grant(meta.CONTROLLER_AGGREGATED, place='here')}"
+    advice = REFUSALS.get(error.reason, "") if isinstance(error, ApiError) else ""
+    if isinstance(error, Forbidden) and error.reason == "RightsEscalation":
+        advice += f", {describe_labels(meta.CONTROLLER_AGGREGATED)}"
+    return f"{error}; {advice}" if advice else str(error)
 
 
 def describe_narrowing(*, place: str) -> str:
@@ -116,6 +144,8 @@ def explain_unread(kind: GVK, error: RegistryError, *, is_local: bool) -> str:
         words = f"cannot {error}; {describe_grant(label, place=place)}"
         is_secret = (kind.group, kind.kind) == (meta.SECRET.group, meta.SECRET.kind)
         return f"{words}, {describe_narrowing(place=place)}" if is_secret else words
+    if isinstance(error, NotWatchable):
+        return f"it is served {place}, and cannot be listed and watched, so no rule can copy it: name another kind"
     if isinstance(error, NotServed):
         group = f"group {kind.group}" if kind.group else "the core group"
         correct = "install its CustomResourceDefinition, or correct the rule's groupVersionKind"

@@ -31,8 +31,10 @@ from registry_controller.sync.results import SAMPLES, FailedTarget, ResultClass,
 from registry_controller.watch.lister import SelectionList
 from registry_controller.watch.stream import SelectionStream
 
-_FORBIDDEN: Final = "Forbidden"
-"""The reason of a write that the API server refuses: a missing right, a quota, a webhook."""
+_ACTION_NEEDED: Final = frozenset(
+    ("Forbidden", "RightsEscalation", "QuotaExceeded", "PodSecurityViolation", "LimitRangeViolation")
+)
+"""The reasons of refused writes that last until an administrator acts: a missing right, a quota, a webhook."""
 
 _LOCAL_CLUSTER_UNCLEAR: Final = "LocalClusterUnclear"
 """The reason of a rule whose `targetClusters` cannot be evaluated for this cluster."""
@@ -136,7 +138,7 @@ class RuleStatusReporter:
                 found.problems += [f"{place}: {stored.rule.kind.kind} {key}: {error}" for key, error in unclear]
         peers = [self._count_peer(name, uid, names.get(uid, ""), transient.get(uid, "")) for uid in sorted(owners)]
         failures = (FailedTarget(*failure) for counts in peers for failure in counts.failures)
-        refused = (failure for failure in failures if failure.reason == _FORBIDDEN)
+        refused = (failure for failure in failures if failure.reason in _ACTION_NEEDED)
         found.problems += [f"here: {failure.target}: {failure.message}" for failure in itertools.islice(refused, 1)]
         condition = "with the features that the rule asks for " if stored.rule.features else ""
         idle = () if peers else (f"no other cluster {condition}is read now",)

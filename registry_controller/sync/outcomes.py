@@ -52,9 +52,10 @@ def outcomes_of(
     """
     if lost and failure is None:
         failure = WriteFailure(FIELDS_LOST, _describe_lost(lost))
-    if failure is None and decision.reason is Reason.LOCAL_NOT_HEARD:
-        return _waiting(state)
     rule, owner = rule_of(state, decision), owner_of(decision)
+    is_native_going = decision.reason is Reason.BEING_DELETED and owner is None
+    if failure is None and (decision.reason is Reason.LOCAL_NOT_HEARD or is_native_going):
+        return _waiting(state, decision.reason)
     if not rule or (owner is None and failure is None):
         return []
     owner = owner or ClusterUID("")
@@ -142,9 +143,8 @@ def _message(state: TargetState, decision: Decision) -> str:
     return MESSAGES_FOR_FALSE[reason] if is_doubtful else _MESSAGES.get(reason, "")
 
 
-def _waiting(state: TargetState) -> list[ReportedResult]:
-    """Report every claim as waiting: the winner is known once the target's kind is listed here (R2)."""
-    reason = Reason.LOCAL_NOT_HEARD
+def _waiting(state: TargetState, reason: Reason) -> list[ReportedResult]:
+    """Report every claim as waiting: the winner is known once the target's kind is listed here (R2), or it is free."""
     waiting: list[ReportedResult] = []
     for claim in state.claims:
         if _is_offered(claim):
@@ -212,7 +212,8 @@ _UNREPORTED: Final = frozenset({
 })  # fmt: skip
 
 _WAITS_HERE: Final = frozenset({
-    Reason.NAMESPACE_MISSING, Reason.NAMESPACE_TERMINATING, Reason.NEW_COPY_MISSING, Reason.LATER_FORMAT,
+    Reason.NAMESPACE_MISSING, Reason.NAMESPACE_TERMINATING, Reason.NEW_COPY_MISSING, Reason.BEING_DELETED,
+    Reason.MAY_HOLD_NATIVE_OBJECTS, Reason.LATER_FORMAT,
 })  # fmt: skip
 """The holds that something in this cluster ends: until then the rule is not in sync."""
 
@@ -222,6 +223,8 @@ _MESSAGES: Final = {
         Reason.LOCAL_OBJECT_EXISTS,
         Reason.NAMESPACE_MISSING,
         Reason.NAMESPACE_TERMINATING,
+        Reason.BEING_DELETED,
+        Reason.MAY_HOLD_NATIVE_OBJECTS,
         Reason.OWNER_SILENT,
         Reason.DELETED_HERE,
         Reason.LATER_FORMAT,

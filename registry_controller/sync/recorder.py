@@ -11,11 +11,9 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from registry_controller.api import meta
 from registry_controller.api.errors import (
     ApiError,
     Conflict,
-    Forbidden,
     NotFound,
     NotYet,
     RegistryError,
@@ -25,7 +23,7 @@ from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.core.decision.decision import Apply, Delete, Hold, NeedsProof, Reason, Skip, owner_of
 from registry_controller.report.logs import get_logger
 from registry_controller.report.metrics import Metrics
-from registry_controller.report.reasons import describe_grant
+from registry_controller.report.reasons import explain_refusal
 from registry_controller.sync.outcomes import RECHECKED, WriteFailure, outcomes_of
 from registry_controller.sync.reconciler import Judgment, Reconciliation
 from registry_controller.sync.results import Results
@@ -94,7 +92,7 @@ class Recorder:
         is_told_to_wait = isinstance(error, TooManyRequests) and wait_s > 0
         delay_s = self._queue.retry(target, at_least_s=wait_s, not_before=is_told_to_wait)
         reason = error.reason if isinstance(error, ApiError) and error.reason else type(error).__name__
-        reports = self._outcomes(decision, state, failure=WriteFailure(reason, _message(error)))
+        reports = self._outcomes(decision, state, failure=WriteFailure(reason, explain_refusal(error)))
         if reports and self._results.record(target, reports):
             log.warning(
                 "copy cannot be brought in step", target=target, error=str(error), retryAfterSeconds=round(delay_s, 2)
@@ -105,10 +103,3 @@ class Recorder:
 def _log_lost(target: Target, lost: Sequence[str]) -> None:
     if lost:
         log.warning("the API server does not store all fields of a copy", target=target, fields=list(lost[:_SHOWN]))
-
-
-def _message(error: RegistryError) -> str:
-    """Return what went wrong; of a missing right, also what grants it (S3)."""
-    if isinstance(error, Forbidden) and error.lacks_right:
-        return f"{error}; {describe_grant(meta.CONTROLLER_AGGREGATED, place='here')}"
-    return str(error)

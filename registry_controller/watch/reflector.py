@@ -234,7 +234,7 @@ class Reflector:
                     await self._delivery.end_list(page.resource_version)
 
     def _begin_list(self, listed: int) -> None:
-        """Begin a list at a revision. One that a quorum read, and that is earlier than known, shows another history."""
+        """Start a list at a revision. One that a quorum read, and that is earlier than known, shows another history."""
         if 0 < listed < self._delivery.revision:
             self._delivery.reset(forgets_revision=True)
         self._delivery.begin_list()

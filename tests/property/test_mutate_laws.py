@@ -15,8 +15,10 @@ from registry_controller.core.mutation.mutate import SERVER_SET_METADATA, build_
 
 OWNER = ClusterUID("owner-1")
 NAMES = st.sampled_from(
-    ["a", "b", meta.OWNER, meta.PROVENANCE, meta.GO_LAST_APPLIED, meta.SYNC_DISABLED, meta.CLUSTER_DISABLED]
-)
+    ["a", "b", "argocd.argoproj.io/tracking-id", "app.kubernetes.io/instance", "olm.owner",
+     meta.OWNER, meta.PROVENANCE, meta.GO_LAST_APPLIED, meta.SYNC_DISABLED, meta.CLUSTER_DISABLED]
+)  # fmt: skip
+TRACKING = {"argocd.argoproj.io/tracking-id", "app.kubernetes.io/instance", "olm.owner"}
 TEXTS = st.dictionaries(NAMES, st.text(max_size=3), max_size=4)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
@@ -74,6 +76,23 @@ def test_a_copy_says_whose_it_is_and_nothing_of_its_sources_cluster(
         assert name not in info["annotations"]
     assert result.target.key == ObjectKey(info.get("namespace", ""), info["name"])
     assert get_copy_kind(kind, entries) == result.gvk
+
+
+@given(SOURCES, KINDS, ENTRIES)
+def test_a_tracking_mark_is_on_a_copy_only_if_a_rule_adds_it(
+    source: dict[str, Any], kind: GVK, entries: tuple[RuleEntry, ...]
+) -> None:
+    """W6: but for the instance of a Pod; as an annotation that is none."""
+    result = build_copy(source, kind, entries, owner=OWNER)
+    own = {"labels": {"app.kubernetes.io/instance"} if result.gvk.kind == "Pod" else set()}
+    own["annotations"] = {"app.kubernetes.io/instance"}
+    for field in ("labels", "annotations"):
+        mutations = [entry.mutations.labels if field == "labels" else entry.mutations.annotations for entry in entries]
+        added = {name for mutation in mutations for name in mutation.add}
+        removed = {name for mutation in mutations for name in mutation.remove}
+        found = TRACKING & set(meta.metadata_of(result.manifest)[field])
+        assert found <= added | own[field]
+        assert TRACKING & added - removed <= found
 
 
 @given(SOURCES, KINDS, ENTRIES)

@@ -26,6 +26,7 @@ from registry_controller.core.mutation.local_fields import (
 )
 from registry_controller.core.mutation.overrides import apply_overrides
 from registry_controller.core.mutation.templates import render_overrides
+from registry_controller.core.mutation.tracking_marks import MAY_TRACK, find_tracking_marks, without_tracking_marks
 from registry_controller.gotemplate import DEFAULT, Budget, Pool, TemplateError
 
 SERVER_SET_METADATA: Final = frozenset(
@@ -60,8 +61,6 @@ _NEVER_COPIED: Final = frozenset(
     )
 )
 _LEFT_OUT: Final = _NEVER_COPIED | CONTROLLER_ANNOTATIONS
-_TRACKING_PREFIXES: Final = frozenset(("meta.helm.sh", "argocd.argoproj.io"))
-_TRACKING_SUFFIX: Final = ".toolkit.fluxcd.io"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,6 +120,7 @@ def build_copy(
     has_local_fields = (copy_gvk.group, copy_gvk.kind) in LOCAL_FIELDS
     budget = Budget(pool=pool) if overrides or has_local_fields or pool is not None else None
     info, pairs = _read_metadata(source, budget)
+    tracking = _find_tracking_marks(pairs, copy_gvk, entries)
     pairs = _mutate_pairs(pairs, gvk, entries, owner=owner)
     copy: Manifest = {
         **source,
@@ -143,6 +143,8 @@ def build_copy(
         copy = _finish_overrides(
             copy, apply_overrides(copy, values, budget=budget, left=tracker), source, gvk=copy_gvk, budget=budget
         )
+    if tracking:
+        copy = {**copy, "metadata": without_tracking_marks(copy["metadata"], tracking)}
     if is_secret and "stringData" in copy:
         copy = _merge_string_data(copy)
     left: tuple[LeftPath, ...] = ()
@@ -188,7 +190,7 @@ def _mutate_pairs(pairs: _Pairs, gvk: GVK, entries: Sequence[RuleEntry], *, owne
     _apply_map_mutations(annotations, [entry.mutations.annotations for entry in entries])
     _apply_map_mutations(labels, [entry.mutations.labels for entry in entries])
     for texts in (annotations, labels):
-        for name in [name for name in texts if _is_never_copied(name)]:
+        for name in _LEFT_OUT.intersection(texts):
             del texts[name]
     annotations[meta.OWNER] = owner
     if _is_label_value(owner):
@@ -196,6 +198,24 @@ def _mutate_pairs(pairs: _Pairs, gvk: GVK, entries: Sequence[RuleEntry], *, owne
     if any(any(entry.mutations.kind) for entry in entries):
         annotations[meta.ORIGINAL_GVK] = str(gvk)
     return pairs
+
+
+def _find_tracking_marks(pairs: _Pairs, kind: GVK, entries: Sequence[RuleEntry]) -> dict[str, dict[str, str]]:
+    """Return by field the marks of tools that applied the source, without those that an entry adds (W6).
+
+    Templates see them, and overrides find them.
+    """
+    marks = {}
+    for field, texts in pairs.items():
+        if not MAY_TRACK.search("\n".join(texts)):
+            continue
+        if found := find_tracking_marks(texts, field=field, kind=(kind.group, kind.kind)):
+            mutations = [
+                entry.mutations.labels if field == "labels" else entry.mutations.annotations for entry in entries
+            ]
+            added = {name for mutation in mutations for name in mutation.add}
+            marks[field] = {name: text for name, text in found.items() if name not in added}
+    return marks
 
 
 def _list_removed_texts(entries: Sequence[RuleEntry]) -> list[LeftPath]:
@@ -282,14 +302,6 @@ def _apply_map_mutations(texts: dict[str, str], mutations: Sequence[MapMutation]
 def is_mark(name: str) -> bool:
     """Return whether an annotation or label is a mark of the daemon, or of the tools that it replaces."""
     return name in _NEVER_COPIED or name == meta.SYNC_DISABLED
-
-
-def _is_never_copied(name: str) -> bool:
-    """Return whether an annotation or label is for the object in its own cluster only (W5, W6)."""
-    if name in _LEFT_OUT:
-        return True
-    prefix = name.partition("/")[0]
-    return prefix in _TRACKING_PREFIXES or prefix.endswith(_TRACKING_SUFFIX)
 
 
 @functools.lru_cache(maxsize=1024)

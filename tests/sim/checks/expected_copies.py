@@ -16,7 +16,7 @@ from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.habits import Habits
 from tests.sim.cluster.kinds import BY_KIND
-from tests.sim.schedule.vocabulary import LEFT, LETS_IN, NEWER, TEMPLATES
+from tests.sim.schedule.vocabulary import INSTANCE, LEFT, LETS_IN, NEWER, TEMPLATES, TRACKED_BY, TRACKED_IN
 
 
 class Marks(NamedTuple):
@@ -293,6 +293,8 @@ def make_copy(source: Manifest, rule: Rule, *, owner: str, owner_id: str, local:
     annotations = {key: text for key, text in (info.get("annotations") or {}).items() if key not in _STAYS_BEHIND}
     content = {"spec": {"finalizers": ["kubernetes"]}} if kind == "Namespace" else content_of(source)
     status, left = None, ""
+    labels = {key: text for key, text in labels.items() if key not in TRACKED_BY or (key == INSTANCE and kind == "Pod")}
+    annotations = {key: text for key, text in annotations.items() if key not in TRACKED_IN}
     for entry in rule.matching(source):
         mutations = entry.get("mutations") or {}
         kind = (mutations.get("groupVersionKind") or {}).get("kind") or kind

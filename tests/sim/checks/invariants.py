@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from registry_controller.api import meta
 from registry_controller.core.decision import deletion_limit
+from registry_controller.report.reasons import REFUSALS
 from tests.sim.checks.expected_copies import ADDED, content_of, is_membership, is_of_later_version, marks_of
 from tests.sim.checks.history import Entry
 from tests.sim.cluster.fields import Manifest
@@ -56,7 +57,7 @@ class Guards:
             return
         self._undone.pop(_place(entry, member), None)
         if new["kind"] == "ResourceSyncRule" and before is not None and before.get("status") != new.get("status"):
-            self._see_rule_status(entry, new, where)
+            self._see_rule_status(entry, new, member, where)
         if before is None:
             self._see_creation(new, member, where)
         elif content_of(before) != content_of(new):
@@ -96,7 +97,22 @@ class Guards:
         if recent > _REPAIRS:
             self._break("A5", where, f"was put back {recent} times within a minute")
 
-    def _see_rule_status(self, entry: Entry, new: Manifest, where: str) -> None:
+    def _see_refusal(self, failure: Manifest, member: Member, where: str) -> None:
+        """S3: a refusal keeps its kind, and says what to do."""
+        kind, _, key = failure["object"].partition(" ")
+        refused = member.server.refused.get(f"{kind} {key.rpartition('/')[2]}")
+        if failure["reason"] in REFUSALS:
+            self._tally.clause("S3")
+            if REFUSALS[failure["reason"]] not in failure["message"]:
+                self._break("S3", where, f"does not say what to do about {failure}")
+        elif (
+            refused is not None
+            and failure["reason"] == "Forbidden"
+            and not (member.server.has_denied or "grant" in failure["message"])
+        ):
+            self._break("S3", where, f"does not say how it is refused: {failure}")
+
+    def _see_rule_status(self, entry: Entry, new: Manifest, member: Member, where: str) -> None:
         """W4: which deletions are halted, and since when. S3: whoever lacks a right is told what grants it."""
         name, status = new["metadata"]["name"], new.get("status") or {}
         for one in status.get("clusters") or ():
@@ -106,6 +122,8 @@ class Guards:
             elif self._halts.get(place, ("", 0.0))[0] != moment:
                 self._tally.clause("W4")
                 self._halts[place] = (moment, entry.at)
+        for failure in (found for one in status.get("clusters") or () for found in one.get("failures") or ()):
+            self._see_refusal(failure, member, where)
         for words in _all_words(status):
             if re.search(r"cannot list[^;]*403 Forbidden", words):
                 self._tally.clause("S3")

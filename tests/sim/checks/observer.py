@@ -44,7 +44,7 @@ from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.cluster.request import Answer
 from tests.sim.cluster.store import Change
 from tests.sim.schedule.tally import Tally
-from tests.sim.schedule.vocabulary import CANARY, EVIL, NEWER, WRITTEN
+from tests.sim.schedule.vocabulary import CANARY, EVIL, INSTANCE, NEWER, TRACKED_BY, TRACKED_IN, WRITTEN
 
 WINDOW_S = 60.0
 """How old what a daemon goes by may be: a hung request gives up after 30 s, and a silent peer counts as gone then."""
@@ -69,6 +69,7 @@ class Observer:
         self._tally = tally
         self._newest: dict[tuple[str, Place, str, str], int] = {}
         self._said_at: dict[tuple[str, int, str, ObjectKey], deque[float]] = {}
+        self._restored_s: dict[str, float] = {}
         self._patient_until_s: dict[tuple[str, int, str], float] = {}
         self._guards = Guards(tally, self._break, is_order=self._is_order)
         self.definitions = LostDefinitions(self.history, tally, self._break, is_order=self._is_order)
@@ -97,7 +98,8 @@ class Observer:
 
     def see_restored(self, member: Member, restore: Callable[[], None]) -> None:
         """Look at the restore of a cluster: what it changes, nobody has written, and orders of revisions begin anew."""
-        self.history.restored(member, restore, at=asyncio.get_running_loop().time())
+        self._restored_s[member.name] = asyncio.get_running_loop().time()
+        self.history.restored(member, restore, at=self._restored_s[member.name])
         self._newest = {
             place: known for place, known in self._newest.items() if member.name not in (place[0], place[2])
         }
@@ -287,6 +289,7 @@ class Observer:
         if state is None:
             self._break("O3", where, f"{owner} never had {source}")
             return
+        self._check_tracking(entry, new, where)
         wrong = self._differs(entry, new, state, owner=owner, marks=marks)
         if wrong and not self._is_pruned(entry, new):
             self._break("O3", where, wrong)
@@ -297,6 +300,16 @@ class Observer:
         """Say whether a rule's copy lost a field in an older definition, and is known by its digest to have."""
         unknown = self.history.members[entry.cluster].server.store.unknown
         return bool(unknown) and new["kind"] == "ResourceSyncRule" and Rule(new, ("", "", "")).is_altered
+
+    def _check_tracking(self, entry: Entry, new: Manifest, where: str) -> None:
+        """W6: the marks of tools that applied the source stay with it; a rule may set one."""
+        before = (entry.change.before or {}).get("metadata") or {}
+        for field, tracked in (("labels", TRACKED_BY), ("annotations", TRACKED_IN)):
+            held, found = before.get(field) or {}, new["metadata"].get(field) or {}
+            for name, text in tracked.items():
+                is_pods_own = new["kind"] == "Pod" and name == INSTANCE
+                if found.get(name) == text and held.get(name) != text and not is_pods_own:
+                    self._break("W6", where, f"has {name}, by which a tool knows its source")
 
     def _find_state(self, owner: str, source: dict[str, Any]) -> Manifest | None:
         states = self.history.states(owner, source["kind"], _source_key(source))
@@ -399,6 +412,8 @@ class Observer:
             return True
         rule = str(marks.provenance.get("rule", ""))
         since_s = self.history.made_at(entry.cluster, *place)
+        if entry.at - self._restored_s.get(entry.cluster, -WINDOW_S) < WINDOW_S:
+            since_s = 0.0  # for a moment a daemon still knows what was lost
         for world in self._worlds(entry, since_s=since_s, owner=owner, kind=kind, rule=rule):
             oracle = Oracle(world)
             claims = oracle.claims(entry.cluster).get(place, [])

@@ -57,8 +57,9 @@ class ApiServer:
     It serves custom kinds in the versions that their definitions say, where there are any. What may be wrong with it:
     `skew_s` seconds lie between its clock and the others', and `clock_ahead` whole days, for its daemon, too; the kinds
     in `unserved` are not there, those in `unreadable` (a kind, or with it a label selector or an object's key) may not
-    be read, those in `denied` (a kind, or with it a name) may not be written, and `trouble` are the answers that come
-    next, whatever is asked. `generation` says how often the cluster was built before: each time it has another CA.
+    be read, those in `denied` (a kind, or with it a name) may not be written, those in `refused` (a kind and a name)
+    are refused as that says, and `trouble` are the answers that come next, whatever is asked.
+    `generation` says how often the cluster was built before: each time it has another CA.
     `acting` is who is writing at this moment, empty for people and controllers.
     """
 
@@ -73,6 +74,8 @@ class ApiServer:
         self.clock_ahead = timedelta()
         self.unreadable: set[str] = set()
         self.denied: set[str] = set()
+        self.has_denied = False
+        self.refused: dict[str, Refusal] = {}
         self.trouble: deque[Answer] = deque()
         self.acting = ""
         self._versions = {kind: (kind.version,) if kind.installed else () for kind in KINDS}
@@ -217,7 +220,10 @@ class ApiServer:
         try:
             name = request.key.name or _name(manifest)
             if not self.denied.isdisjoint((request.kind.kind, f"{request.kind.kind} {name}")):
+                self.has_denied = True
                 raise Refusal(403, "Forbidden", "a policy of this cluster does not allow it")
+            if method != "DELETE" and (refusal := self.refused.get(f"{request.kind.kind} {name}")) is not None:
+                raise refusal
             stored = self._write(method, request, manifest)
             status = 200
         except Refusal as refused:

@@ -23,8 +23,8 @@ def a_place(chance: random.Random, who: str, names: Names, *, kinds: Sequence[st
 
 
 def an_object(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
-    more = [word for word, share in (("sync", 0.85), ("gold", 0.5), ("suffix", 0.7), ("disabled", 0.07),
-                                     ("fixed", 0.06), ("mirrored", 0.1)) if chance.random() < share]  # fmt: skip
+    shares = (("sync", 0.85), ("gold", 0.5), ("suffix", 0.7), ("disabled", 0.07), ("fixed", 0.06), ("mirrored", 0.1))
+    more = [word for word, share in (*shares, ("tracked", 0.3)) if chance.random() < share]
     kinds = chance.choices(KINDS, (6, 4, 6, 3, 1, 2))
     return a_place(chance, who, names, kinds=kinds)[0], f"v{chance.randrange(10**6)}", " ".join(more)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from tests.sim.checks.expected_copies import marks_of
 from tests.sim.cluster.group import rule
 from tests.sim.cluster.member import Member
+from tests.sim.cluster.store import Refusal
 from tests.sim.schedule.drawing import HELD_KINDS, a_place, a_rule, a_rule_name, an_object, nothing, one
 from tests.sim.schedule.stage import Spot, Stage, deed
 from tests.sim.schedule.vocabulary import (
@@ -21,6 +22,14 @@ from tests.sim.schedule.vocabulary import (
     make_object,
     make_rule,
 )
+
+REFUSED = {
+    "RightsEscalation": "is attempting to grant RBAC permissions not currently held:",
+    "QuotaExceeded": "it is forbidden: exceeded quota: small, requested: count/configmaps=1",
+    "PodSecurityViolation": 'it is forbidden: violates PodSecurity "restricted:latest": privileged',
+    "LimitRangeViolation": "it is forbidden: maximum cpu usage per Container is 1, but limit is 2",
+}
+"""How an API server refuses, by the reason that a rule's status gives."""
 
 _MOMENTS_S = (0.3, 3.0, 20.0)
 
@@ -193,6 +202,18 @@ def refuse(member: Member, place: Spot) -> Callable[[], object]:
     denied, one_name = member.server.denied, f"{place[0]} {place[2]}"
     denied.add(one_name)
     return functools.partial(denied.discard, one_name)
+
+
+@deed(
+    lambda chance, who, names: (chance.choice(sorted(REFUSED)), chance.choice(NAMES), chance.choice((8.0, 30.0))),
+    weight=4,
+)
+def refuses_copies(stage: Stage, member: Member, reason: str, name: str, duration_s: float) -> None:
+    """Refuse every ConfigMap of a name, and every Widget, for a while, as a quota or another admission does."""
+    places = [f"{kind} {name}" for kind in ("ConfigMap", "Widget")]
+    for place in places:
+        member.server.refused[place] = Refusal(403, "Forbidden", REFUSED[reason])
+    stage.until(duration_s, lambda: [member.server.refused.pop(place, None) for place in places] and None)
 
 
 @deed(one, weight=3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
+from tests.sim.schedule import object_acts
 from tests.sim.schedule.stage import Step
 
 
@@ -294,7 +295,7 @@ def _moved_in_vain(chance: random.Random, names: str) -> list[Step]:
 
 
 def _restored(chance: random.Random, names: str) -> list[Step]:
-    """The etcd of a cluster with copies is put back: states of sources or copies are lost, and an edit of a rule."""
+    """The etcd of a cluster is put back: states of sources, or of copies, are lost, and an edit of a rule."""
     here, owner, _ = _three(chance, names)
     kind = chance.choice(("ConfigMap", "Widget"))
     places = [(kind, "default", name) for name in "xy"]
@@ -322,8 +323,23 @@ def _misplaced_name(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def _refused(chance: random.Random, names: str) -> list[Step]:
+    """What a rule copies is refused for a while, as by a quota; or a copy waits for a finalizer."""
+    here, owner, _ = _three(chance, names)
+    kind, reason = chance.choice(("ConfigMap", "Widget")), chance.choice(sorted(object_acts.REFUSED))
+    place = (kind, "default", chance.choice("xyz"))
+    values = [f"v{chance.randrange(10**6)}" for _ in range(2)]
+    return [
+        Step(0.0, "rules", here, (f"{kind.lower()}s-1", (kind, "plain", "labels", "Delete", "stays"))),
+        Step(0.0, "puts", owner, (place, values[0], "sync")),
+        Step(3.0, "refuses copies", here, (reason, place[2], 30.0)),
+        Step(0.0, "puts", owner, (place, values[1], "sync")),
+        Step(7.0, "holds copy while it goes", here, (chance.randrange(1000), 20.0)),
+    ]
+
+
 SCENES: Sequence[Callable[[random.Random, str], list[Step]]] = (
     _unheard_while_silent, _forged_relay, _left_and_relayed, _inhabited_namespace, _carried_credentials, _rivals,
     _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything, comes_and_goes, _reinstalled,
-    _another_kind, _altered_rule, _moved_in_vain, _restored, _misplaced_name,
+    _another_kind, _altered_rule, _moved_in_vain, _restored, _misplaced_name, _refused,
 )  # fmt: skip

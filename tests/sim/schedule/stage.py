@@ -61,7 +61,10 @@ class Stage:
         """Mend everything that is still broken."""
         self.is_mended = True
         mending, self._mending = self._mending, []
+        now_s = asyncio.get_running_loop().time()
         for mend, handle in mending:
+            if handle is not None and handle.when() < now_s:
+                continue  # it is mended
             if handle is not None:
                 handle.cancel()
             mend()

@@ -39,6 +39,11 @@ NAMED_BY_OWNER = '{{ printf "%s-%s" .Object.GetName .Cluster.GetName }}'
 NAMED_BY_LABEL = "{{ .Object.GetName }}-{{ .Object.metadata.labels.suffix }}"
 SEEN_IN = "seen in {{ .LocalCluster.GetName }}"
 
+INSTANCE = "app.kubernetes.io/instance"
+TRACKED_BY = {INSTANCE: "shop", "app.kubernetes.io/managed-by": "Helm", "kapp.k14s.io/app": "1"}
+TRACKED_IN = {"argocd.argoproj.io/tracking-id": "shop:/ConfigMap", "config.k8s.io/owning-inventory": "shop"}
+"""The labels and annotations by which tools know what they applied; a Pod's instance is none."""
+
 Render = Callable[[Manifest, str, str], "str | None"]
 TEMPLATES: Mapping[str, Render] = {
     NAMED_BY_OWNER: lambda source, owner, local: f"{source['metadata']['name']}-{owner}",
@@ -69,6 +74,7 @@ def gvk(kind: str) -> dict[str, str]:
 SHAPES: Mapping[str, Mapping[str, Any]] = {
     "plain": {},
     "marking": {"labels": {"add": {"by": "the rule"}}},
+    "tracking": {"labels": {"add": {INSTANCE: "copies"}}},
     "renaming": {"overrides": [{"type": "replace", "path": "/metadata/name", "value": NAMED_BY_OWNER}]},
     "labelled": {"overrides": [{"type": "replace", "path": "/metadata/name", "value": NAMED_BY_LABEL}]},
     "moving": {"overrides": [{"type": "replace", "path": "/metadata/namespace", "value": ELSEWHERE}]},
@@ -80,9 +86,20 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
 """What a rule makes of its sources; `BODY` stands for the field with the values."""
 
 SHAPES_OF: Mapping[str, tuple[str, ...]] = {
-    "ConfigMap": ("plain", "marking", "renaming", "labelled", "moving", "telling", "leaving"),
+    "ConfigMap": ("plain", "marking", "tracking", "renaming", "labelled", "moving", "telling", "leaving"),
     "Secret": ("plain", "marking", "renaming", "moving"),
-    "Widget": ("plain", "marking", "renaming", "labelled", "moving", "telling", "leaving", "turning", "status"),
+    "Widget": (
+        "plain",
+        "marking",
+        "tracking",
+        "renaming",
+        "labelled",
+        "moving",
+        "telling",
+        "leaving",
+        "turning",
+        "status",
+    ),
     "Region": ("plain", "marking", "renaming", "leaving", "status"),
     "Namespace": ("plain", "marking"),
     "Pod": ("plain", "marking"),
@@ -150,7 +167,7 @@ def make_rule(name: str, wish: Wish) -> dict[str, Any]:
 def make_object(place: tuple[str, str, str], value: str, more: str) -> dict[str, Any]:
     """Write an object at a place: kind, namespace and name.
 
-    `more` is what else it has: any of `sync`, `gold`, `suffix`, `disabled`, `fixed` and `mirrored`.
+    `more` is what else it has: any of `sync`, `gold`, `suffix`, `disabled`, `fixed`, `mirrored` and `tracked`.
     """
     kind, namespace, name = place
     info: dict[str, Any] = {"name": name} if kind in ("Region", "Namespace") else {"name": name, "namespace": namespace}
@@ -160,6 +177,9 @@ def make_object(place: tuple[str, str, str], value: str, more: str) -> dict[str,
     if "mirrored" in more and kind == "ConfigMap":
         info["labels"][MIRRORED] = "yes"
     info["annotations"] = {"note": value} | ({SYNC_DISABLED: "true"} if "disabled" in more else {})
+    if "tracked" in more:
+        info["labels"] |= TRACKED_BY
+        info["annotations"] |= TRACKED_IN
     made: dict[str, Any] = {"kind": kind, "metadata": info}
     if BODY[kind]:
         secret = CANARY if kind == "Secret" else ""

@@ -48,7 +48,7 @@ def test_copies_are_counted_by_origin_and_found_by_their_source() -> None:
     copies = index()
     here, moved = Target("", "ConfigMap", *SOURCE), Target("", "Secret", "ns", "moved")
     for target in (here, moved):
-        copies.add(target, copy(target))
+        copies.add(target, copy(target), is_new=True)
     assert copies.counts["rule", OWNER] == 2
     assert list(copies.copies_of(OWNER, MAP, SOURCE)) == [here, moved]
     assert list(copies.copies_of(ClusterUID("other"), MAP, SOURCE)) == [here]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from registry_controller.api.errors import Forbidden, NotFound, NotServed, ServerError
+from registry_controller.api.errors import Forbidden, NotFound, NotServed, NotWatchable, ServerError
 from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.kube.discover import Discovery
 
@@ -159,3 +159,14 @@ async def test_what_is_going_with_its_definition_may_not_be_created(served: list
     """O6."""
     discovery, _ = _discovery(_group("g", "v1"), v1=served)
     assert await discovery.may_create(GVK("g", "v1", "Thing")) is may
+
+
+@pytest.mark.clause("R2")
+async def test_a_kind_that_is_served_and_cannot_be_watched_is_told_from_a_missing_one() -> None:
+    served = [{"name": "componentstatuses", "kind": "ComponentStatus", "namespaced": False, "verbs": ["get", "list"]}]
+    discovery = Discovery(Server([], {"v1": served}))  # type: ignore[arg-type]
+    with pytest.raises(NotWatchable):
+        await discovery.resolve(GVK("", "v1", "ComponentStatus"))
+    with pytest.raises(NotServed) as found:
+        await discovery.resolve(GVK("", "v1", "Other"))
+    assert not isinstance(found.value, NotWatchable)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api import errors, meta
-from registry_controller.api.meta import ObjectKey
+from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.kube.failures import PEER, error_of_failure
 from registry_controller.kube.translate import error_of_answer, read_unknown_fields
 
@@ -179,3 +179,52 @@ def test_a_missing_right_is_told_from_other_refusals(words: str, lacks_right: bo
 def test_the_fields_that_a_schema_lacks_are_read_from_warnings(warning: str, fields: list[str]) -> None:
     """A10."""
     assert read_unknown_fields([warning]) == fields
+
+
+ROLE = GVR("rbac.authorization.k8s.io", "v1", "rolebindings", True)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason", "shown"),
+    [
+        (
+            'clusterroles.rbac.authorization.k8s.io "x" is forbidden: user "u" (groups=["g"]) is attempting to grant '
+            'RBAC permissions not currently held:\n{APIGroups:[""], Resources:["SECRET"], Verbs:["get"]}',
+            "RightsEscalation", "",
+        ),
+        ('pods "x" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1', "QuotaExceeded", "small"),
+        ('pods "x" is forbidden: failed quota: small: must specify cpu for: SECRET', "QuotaExceeded", "small"),
+        (
+            'pods "x" is forbidden: violates PodSecurity "restricted:latest": privileged (container "SECRET" must not)',
+            "PodSecurityViolation", "restricted:latest",
+        ),
+        ('pods "x" is forbidden: maximum cpu usage per Container is 1, but limit is 2', "LimitRangeViolation", ""),
+        ('pods "x" is forbidden: [minimum memory usage per Pod is 1Gi, but SECRET]', "LimitRangeViolation", ""),
+        ('pods "x" is forbidden: cpu max limit to request ratio per Pod is 1, but', "LimitRangeViolation", ""),
+        ('pods "x" is forbidden: error looking up service account ns/sa: serviceaccount', "ServiceAccountMissing", ""),
+        ('admission webhook "w.example" denied the request: exceeded quota: SECRET', "Forbidden", "w.example"),
+        ('pods "x" is forbidden: SECRET', "Forbidden", ""),
+    ],
+)  # fmt: skip
+def test_a_refusal_keeps_its_kind_and_is_not_quoted(words: str, reason: str, shown: str) -> None:
+    """S3, A6."""
+    found = translate(403, status(403, reason="Forbidden", message=words.replace("SECRET", SECRET)))
+    assert isinstance(found, errors.Forbidden)
+    assert (found.reason, found.lacks_right) == (reason, False)
+    assert shown in str(found)
+    assert SECRET not in str(found)
+
+
+@pytest.mark.parametrize(("gvr", "reason"), [(ROLE, "RoleMissing"), (ROLE._replace(resource="pods"), "NotFound")])
+def test_a_role_that_a_binding_misses_is_told_from_a_missing_binding(gvr: GVR, reason: str) -> None:
+    """S3."""
+    body = status(404, reason="NotFound", kind="clusterrole", name="x", group=gvr.group)
+    found = error_of_answer(404, body, what="create rolebindings", gvr=gvr, key=ObjectKey("ns", "x"))
+    assert isinstance(found, errors.NotFound)
+    assert (found.reason, found.names_object) == (reason, False)
+
+
+def test_a_kind_that_cannot_be_watched_is_served() -> None:
+    """R2."""
+    assert isinstance(error_of_answer(405, status(405), what="watch bindings.v1"), errors.NotWatchable)
+    assert not isinstance(error_of_answer(405, status(405), what="update bindings.v1"), errors.NotWatchable)

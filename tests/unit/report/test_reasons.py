@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from registry_controller.api.errors import Forbidden
+from registry_controller.api.errors import Forbidden, NotWatchable
 from registry_controller.api.meta import GVK, RULE, SECRET
 from registry_controller.core.decision.decision import Reason
-from registry_controller.report.reasons import MESSAGES, explain_unread
+from registry_controller.report.reasons import MESSAGES, REFUSALS, explain_refusal, explain_unread
 
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
 LOOKALIKE = GVK("example.com", "v1", "Secret")
@@ -32,3 +32,17 @@ def test_a_right_that_is_missing_is_named_and_of_secrets_that_it_may_be_so_on_pu
     granting = f'grant it with a ClusterRole labelled cluster-registry.k8s.cisco.com/{label}-aggregated: "true" {place}'
     assert said.startswith(f"cannot list them: 403 Forbidden; {granting}")
     assert (PURPOSE.format(place) in said) is may_be_meant
+
+
+@pytest.mark.parametrize("reason", sorted(REFUSALS))
+@pytest.mark.clause("S3")
+def test_a_refusal_says_what_to_do(reason: str) -> None:
+    said = explain_refusal(Forbidden(f"create it: 403 {reason}", reason=reason))
+    assert said.startswith(f"create it: 403 {reason}; {REFUSALS[reason]}")
+    assert ("controller-aggregated" in said) is (reason == "RightsEscalation")
+
+
+@pytest.mark.clause("R2")
+def test_a_kind_that_is_served_and_cannot_be_watched_is_not_said_to_be_missing() -> None:
+    said = explain_unread(GVK("", "v1", "ComponentStatus"), NotWatchable("it: serves it"), is_local=False)
+    assert said == "it is served there, and cannot be listed and watched, so no rule can copy it: name another kind"

@@ -167,10 +167,6 @@ def test_what_belongs_to_one_object_in_one_cluster_stays_behind() -> None:
         "banzaicloud.com/last-applied",
         "banzaicloud.io/managed-component",
         "banzaicloud.io/related-to",
-        "meta.helm.sh/release-name",
-        "argocd.argoproj.io/tracking-id",
-        "kustomize.toolkit.fluxcd.io/name",
-        "helm.toolkit.fluxcd.io/namespace",
         "deployment.kubernetes.io/revision",
         meta.PROVENANCE,
         meta.ORIGINAL_GVK,
@@ -183,8 +179,67 @@ def test_marks_of_the_sources_cluster_are_not_copied(name: str) -> None:
     assert set(found["metadata"]["annotations"]) == set(found["metadata"]["labels"]) == {meta.OWNER}
 
 
+TRACKING = [
+    ("meta.helm.sh/release-name", "x"),
+    ("argocd.argoproj.io/tracking-id", "x"),
+    ("argocd.argoproj.io/instance", "x"),
+    ("kustomize.toolkit.fluxcd.io/name", "x"),
+    ("helm.toolkit.fluxcd.io/namespace", "x"),
+    ("objectset.rio.cattle.io/hash", "x"),
+    ("kapp.k14s.io/app", "x"),
+    ("applyset.kubernetes.io/part-of", "x"),
+    ("config.k8s.io/owning-inventory", "x"),
+    ("olm.owner", "x"),
+    ("olm.operatorGroup", "x"),
+    ("operators.coreos.com/etcd.default", "x"),
+    ("configsync.gke.io/resource-id", "x"),
+    ("configmanagement.gke.io/managed", "x"),
+]
+TRACKING_LABELS = [
+    ("app.kubernetes.io/managed-by", "Helm"),
+    ("app.kubernetes.io/managed-by", "configmanagement.gke.io"),
+    ("app.kubernetes.io/instance", "x"),
+]
+
+
+@pytest.mark.clause("W6")
+@pytest.mark.parametrize(("name", "text"), [*TRACKING, *TRACKING_LABELS])
+@pytest.mark.parametrize("added", [False, True])
+def test_tracking_marks_stay_with_the_source_and_may_be_set_again(name: str, text: str, added: bool) -> None:
+    """Also as the source has them."""
+    wanted = {name: text} if added else {}
+    marked = source(labels={name: text, "kept": "1"}, annotations={name: text} if (name, text) in TRACKING else {})
+    found = copy_of(marked, {"labels": {"add": wanted}, "annotations": {"add": wanted}})["metadata"]
+    assert {key: value for key, value in found["labels"].items() if key != meta.OWNER} == {"kept": "1"} | wanted
+    assert {key: value for key, value in found["annotations"].items() if key != meta.OWNER} == wanted
+
+
+@pytest.mark.clause("W6")
+def test_the_instance_of_an_application_stays_on_pods_in_templates_and_in_what_templates_see() -> None:
+    labels = {"app.kubernetes.io/instance": "x"}
+    inside = {"spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}}}
+    value = '{{ index .Object.metadata.labels "app.kubernetes.io/instance" }}'
+    told = {"overrides": [{"type": "replace", "path": "/spec/told?", "value": value}]}
+    found = copy_of({**source(labels=labels), **inside}, told)
+    assert found["spec"] == {**inside["spec"], "told": "x"}
+    assert set(found["metadata"]["labels"]) == {meta.OWNER}
+    pod = build_copy(source(labels=labels), GVK("", "v1", "Pod"), [], owner=ClusterUID("o"))
+    assert pod.manifest["metadata"]["labels"]["app.kubernetes.io/instance"] == "x"
+
+
+@pytest.mark.clause("W6")
+@pytest.mark.parametrize(("value", "found"), [("here", "here"), ("x", None)])
+def test_an_override_that_changes_a_tracking_mark_is_obeyed(value: str, found: str | None) -> None:
+    change = {"type": "replace", "path": "/metadata/labels/app.kubernetes.io~1instance", "value": value}
+    copied = copy_of(source(labels={"app.kubernetes.io/instance": "x"}), {"overrides": [change]})
+    assert copied["metadata"]["labels"].get("app.kubernetes.io/instance") == found
+
+
 @pytest.mark.clause("W5", "W6")
-@pytest.mark.parametrize("name", ["app.kubernetes.io/managed-by", "xtoolkit.fluxcd.io/a", meta.SYNC_DISABLED, "a"])
+@pytest.mark.parametrize(
+    "name",
+    ["app.kubernetes.io/managed-by", "xtoolkit.fluxcd.io/a", meta.SYNC_DISABLED, "a", "olmo", "kapp.k14s.io.example/a"],
+)
 def test_other_labels_and_annotations_are(name: str) -> None:
     assert copy_of(source(annotations={name: "x"}))["metadata"]["annotations"][name] == "x"
 

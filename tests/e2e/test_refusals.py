@@ -1,0 +1,80 @@
+"""Refusals of real API servers keep their kind in the status of a rule, with what to do next. S3, R2."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from registry_controller.report.reasons import REFUSALS
+from tests.e2e.group import CONFIG_MAP, Member, config_map, eventually, grant, rule
+
+pytestmark = [pytest.mark.group(2, prefix="refusals"), pytest.mark.clause("S3")]
+
+RBAC = "rbac.authorization.k8s.io"
+POD = {"version": "v1", "kind": "Pod"}
+PRIVILEGED: dict[str, Any] = {}
+LARGE = {"resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}}
+
+
+def _pod(name: str, namespace: str, **container: Any) -> dict[str, Any]:
+    spec = {"containers": [{"name": "a", "image": "a", **container}], "automountServiceAccountToken": False}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+def _reason(member: Member, name: str) -> tuple[str, str]:
+    entries = member.get("rsr", name)["status"].get("clusters") or ()
+    failures = [failure for one in entries for failure in one.get("failures") or ()]
+    return (failures[0]["reason"], failures[0]["message"]) if failures else ("", "")
+
+
+def _named(rule_name: str, kind: dict[str, str], name: str) -> dict[str, Any]:
+    return rule(rule_name, kind, {"match": [{"objectKey": {"name": name}}]})
+
+
+def test_each_refusal_keeps_its_kind_and_says_what_to_do(members: list[Member]) -> None:
+    first, second = members
+    for member in members:
+        grant(member, "pods", [""], ["pods"])
+        grant(member, "roles", [RBAC], ["clusterroles"])
+        member.apply(*({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+                       for name in ("strict", "limited", "full")))  # fmt: skip
+    first.kubectl("label", "namespace", "strict", "pod-security.kubernetes.io/enforce=restricted")
+    limits = [{"type": "Container", "max": {"cpu": "1"}}]
+    first.apply({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small", "namespace": "limited"},
+                 "spec": {"limits": limits}})  # fmt: skip
+    first.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": "full"},
+                 "spec": {"hard": {"count/configmaps": "0"}}})  # fmt: skip
+    status = {"status": {"hard": {"count/configmaps": "0"}, "used": {"count/configmaps": "0"}}}
+    first.kubectl("patch", "resourcequota", "none", "-n", "full", "--subresource=status", "--type=merge", "-p",
+                  json.dumps(status))  # fmt: skip
+    secrets = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]}]
+    info = {"name": "mighty"}
+    second.apply({"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": info, "rules": secrets})
+    second.apply(
+        _pod("privileged", "strict", **PRIVILEGED),
+        _pod("large", "limited", **LARGE),
+        config_map("one-too-many", {}, namespace="full"),
+    )  # fmt: skip
+    wanted = {
+        "strict": (POD, "privileged", "PodSecurityViolation"),
+        "limited": (POD, "large", "LimitRangeViolation"),
+        "full": (CONFIG_MAP, "one-too-many", "QuotaExceeded"),
+        "role": ({"group": RBAC, "version": "v1", "kind": "ClusterRole"}, "mighty", "RightsEscalation"),
+    }
+    first.apply(*(_named(name, kind, source) for name, (kind, source, _) in wanted.items()))
+    for name, (_, _, reason) in wanted.items():
+        eventually(lambda name=name, reason=reason: _reason(first, name)[0] == reason, what=f"{name}: {reason}")
+        assert REFUSALS[reason] in _reason(first, name)[1]
+        assert first.condition("rsr", name, "Synced")["status"] == "False"
+
+
+@pytest.mark.clause("R2")
+def test_a_kind_that_is_served_and_cannot_be_watched_is_said_to_be(members: list[Member]) -> None:
+    first, _ = members
+    for member in members:
+        grant(member, "componentstatuses", [""], ["componentstatuses"])
+    first.apply(_named("unwatched", {"version": "v1", "kind": "ComponentStatus"}, "etcd-0"))
+    words = "cannot be listed and watched"
+    eventually(lambda: words in first.condition("rsr", "unwatched", "Stalled").get("message", ""))
