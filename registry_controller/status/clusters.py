@@ -79,7 +79,13 @@ class ClusterStatusReporter:
             # No observedGeneration on Clusters: people apply them to members whose CRD lacks the field, and kubectl
             # refuses to create objects with unknown fields.
             self._writer.set_wanted(
-                meta.CLUSTERS, name, status=status, current=current, uid=info.get("uid", ""), generation=0
+                meta.CLUSTERS,
+                name,
+                status=status,
+                current=current,
+                uid=info.get("uid", ""),
+                generation=0,
+                revision=meta.revision(info.get("resourceVersion")),
             )
 
     def _collect_facts(self, choice: ResolvedCluster, known_here: Sequence[KnownCluster]) -> ClusterFacts:

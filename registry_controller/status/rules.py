@@ -107,7 +107,13 @@ class RuleStatusReporter:
             current=current,
         )
         self._writer.set_wanted(
-            meta.RULES, name, status=status, current=current, uid=info.get("uid", ""), generation=generation
+            meta.RULES,
+            name,
+            status=status,
+            current=current,
+            uid=info.get("uid", ""),
+            generation=generation,
+            revision=meta.revision(info.get("resourceVersion")),
         )
 
     def _decide_acceptance(self, stored: StoredRule, name: str) -> RuleVerdict:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from registry_controller.api.errors import Conflict, NotFound, RegistryError
 from registry_controller.api.meta import GVR, ObjectKey
+from registry_controller.api.meta import revision as read_revision
 from registry_controller.core.backoff import backoff_s
 from registry_controller.core.status.merge import find_transitions, is_same_status, merge_status
 from registry_controller.kube.writer import StatusClient
@@ -45,7 +46,10 @@ class _WantedStatus:
 
 @dataclass(slots=True)
 class _ObjectState:
-    """One object: the status that is to be written, and the last write: `sent`, `before` it and `stored` by it."""
+    """One object: the status that is to be written, and the last write: `sent`, `before` it and `stored` by it.
+
+    `revision` is the object's resourceVersion after that write.
+    """
 
     uid: str
     wanted: _WantedStatus | None = None
@@ -55,6 +59,7 @@ class _ObjectState:
     sent: StatusDocument | None = None
     before: StatusDocument | None = None
     stored: StatusDocument | None = None
+    revision: int = 0
     written_s: float = field(default=float("-inf"))
 
 
@@ -83,8 +88,9 @@ class StatusWriter:
         current: StatusDocument | None,
         uid: str,
         generation: int,
+        revision: int = 0,
     ) -> None:
-        """Set the wanted status of an object. `current` is the stored status in the caller's cache.
+        """Set the wanted status of an object. `current` is the stored status in the caller's cache, at `revision`.
 
         `status` is as for `merge_status`; its conditions get `generation` (0: none) as observedGeneration.
         """
@@ -99,7 +105,8 @@ class StatusWriter:
             state.wanted = None
         elif not state.is_writing and self._build_patch(state, state.wanted) is None:
             state.failures = 0
-            if self._get_base(state, state.wanted) is state.wanted.current:
+            is_overwritten = revision > state.revision  # by another daemon here: each writes what it sees once
+            if is_overwritten or self._get_base(state, state.wanted) is state.wanted.current:
                 state.wanted = None
             else:  # the cache may be late, or the last write was lost with the history of the server
                 state.due_s = max(state.due_s, state.written_s + _CACHE_LAG_S)
@@ -199,6 +206,7 @@ class StatusWriter:
         sent_before = state.sent
         state.failures = 0
         state.sent, state.before, state.stored = wanted.status, base, answer.get("status") or {}
+        state.revision = _read_revision(answer)
         state.written_s = asyncio.get_running_loop().time()
         if wanted.status.get("conditions") and not state.stored.get("conditions"):
             # The CRD prunes conditions: the last ones that this process sent are the only record of them.
@@ -223,6 +231,10 @@ def _read_answer(answer: bytes) -> StatusDocument:
 
 def _read_uid(answer: StatusDocument) -> str:
     return str((answer.get("metadata") or {}).get("uid") or "")
+
+
+def _read_revision(answer: StatusDocument) -> int:
+    return read_revision((answer.get("metadata") or {}).get("resourceVersion"))
 
 
 def _is_same_but_times(one: StatusDocument | None, other: StatusDocument | None) -> bool:

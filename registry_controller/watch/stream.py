@@ -231,7 +231,7 @@ class SelectionStream(EventHandler):
     Every object that its server stored up to `revision` was received, or comes with the present list. `generation` is
     that of the cache's rules at the start of the last list, `listed` at the start of the last complete list, -1 before.
     `listed_at` is the revision of the last list, and `reached` the highest one before it, also before the server's
-    history went back. While a list is read, `outdated` collects its objects that are older than what is known.
+    history went back. While a list is read, `outdated` collects its objects that are older than the known ones.
     """
 
     def __init__(self, cache: StreamHandler, selection: Selection, bit: int, *, generation: int = 0) -> None:

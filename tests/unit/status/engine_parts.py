@@ -155,7 +155,15 @@ class RecordedStatuses:
         self.generations: dict[str, int] = {}
 
     def set_wanted(
-        self, gvr: GVR, name: str, *, status: Mapping[str, Any], current: object, uid: str, generation: int
+        self,
+        gvr: GVR,
+        name: str,
+        *,
+        status: Mapping[str, Any],
+        current: object,
+        uid: str,
+        generation: int,
+        revision: int,
     ) -> None:
         self.wanted[name] = status
         self.generations[name] = generation

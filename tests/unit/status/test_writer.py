@@ -41,7 +41,7 @@ class Server:
             raise self.refuse[key.name].pop(0)
         stored = merge(self.stored.get(key.name, {}), patch["status"])
         self.stored[key.name] = {field: value for field, value in stored.items() if field not in self.pruned}
-        metadata = {"uid": self.uids.get(key.name, "u")}
+        metadata = {"uid": self.uids.get(key.name, "u"), "resourceVersion": str(len(self.writes) * 10)}
         return json.dumps({"metadata": metadata, "status": self.stored[key.name]}).encode()
 
 
@@ -60,9 +60,9 @@ class World:
     def _on_transition(self, gvr: GVR, name: str, uid: str, condition: Mapping[str, Any]) -> None:
         self.transitions.append((name, condition["type"], condition["status"]))
 
-    def want(self, wanted: dict[str, Any], *, name: str = "b", uid: str = "u", current: Any = ...) -> None:
+    def want(self, wanted: dict[str, Any], *, name: str = "b", uid: str = "u", current: Any = ..., at: int = 0) -> None:
         stored = self.server.stored.get(name) if current is ... else current
-        self.writer.set_wanted(CLUSTERS, name, status=wanted, current=stored, uid=uid, generation=0)
+        self.writer.set_wanted(CLUSTERS, name, status=wanted, current=stored, uid=uid, generation=0, revision=at)
 
 
 @pytest.fixture
@@ -145,6 +145,25 @@ async def test_a_wish_that_returns_to_the_old_state_during_a_write_is_not_lost(w
     world.server.gate.set()
     await eventually(lambda: world.server.stored["b"] == {"state": "Failed"})
     await eventually(lambda: world.server.stored["b"] == {"state": "Ready"})
+
+
+@pytest.mark.parametrize(("revision", "is_written_again"), [(7, True), (99, False)])
+async def test_a_status_is_written_again_where_history_lost_it_and_not_against_another_daemon(
+    world: World, monkeypatch: pytest.MonkeyPatch, revision: int, is_written_again: bool
+) -> None:
+    """A7, R4: at a lower revision than that of our write the server went back, at a higher one another wrote."""
+    monkeypatch.setattr(writer, "_CACHE_LAG_S", 1.0)
+    before = {"state": "Failed"}
+    world.want({"state": "Ready"}, current=before)
+    await eventually(lambda: "b" in world.server.stored)
+    world.want({"state": "Ready"}, current=before, at=revision)
+    if is_written_again:
+        await eventually(lambda: len(world.server.writes) == 2)
+    else:
+        world.want({"state": "Ready"}, current=before, name="other")
+        await eventually(lambda: "other" in world.server.stored)
+        assert world.writer._objects[CLUSTERS, "b"].wanted is None
+        assert [name for _, name, _ in world.server.writes] == ["b", "other"]
 
 
 async def test_a_cache_that_lags_behind_our_write_hides_nothing(world: World) -> None:
