@@ -87,7 +87,9 @@ def test_a_farewell_counts_whichever_tombstone_of_the_membership_is_stored(autho
         former={},
         lasting=frozenset(),
         silent_s={},
+        withdrawn=frozenset(),
         today=TODAY,
+        days=frozenset({TODAY}),
         trusts_after_s=0.0,
     )
     found = leavers(known)
