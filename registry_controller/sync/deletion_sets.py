@@ -88,7 +88,9 @@ class DeletionSets:
         """Evaluate a set again; end the halt of one for which nothing waits any more."""
         if budget.waiting:
             self._look_soon(origin, budget, 0.0)
-        elif budget.count.end_halt():
+            return
+        budget.is_halted = False
+        if budget.count.end_halt():
             self._changed(origin[0])
 
     def look_again(self, is_wanted: Callable[[RuleAndOwner], bool]) -> None:

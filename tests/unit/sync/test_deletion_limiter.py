@@ -187,6 +187,23 @@ def test_a_halt_ends_when_it_is_allowed_or_when_fewer_are_to_go() -> None:
         run(lambda is_allowed=is_allowed: scenario(is_allowed=is_allowed))  # type: ignore[misc]
 
 
+def test_a_second_halt_is_reported_as_the_first() -> None:
+    """W4: the first one ended because no copy was to go any more."""
+
+    async def scenario() -> None:
+        bench = Bench(120)
+        for _ in range(2):
+            bench.limit(delete, 100)
+            await asyncio.sleep(0.1)
+            assert bench.halted_at
+            assert await bench.drain() == {name(number) for number in range(100)}
+            assert bench.limit(delete, 100) == [HALTED] * 100
+            bench.limit(stays, 100)
+            assert not bench.halted_at
+
+    run(scenario)
+
+
 def test_beyond_a_handful_nothing_goes_before_the_window_is_stored() -> None:
     """W4: for half a minute; a CRD may not know the field."""
 
