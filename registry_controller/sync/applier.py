@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import collections
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from registry_controller.api import meta
@@ -152,11 +153,14 @@ class Applier:
             rule_created=hit.rank[0].removeprefix("~") if hit.rule_uid else "",
             left=digest_paths(copy.left) if copy.left else (),
             spec=digest_spec(copy.manifest) if target[:2] == _RULE and not copy.left else "",
-            unknown=held.provenance.unknown if held is not None and held.provenance is not None else (),
         )
         marked = with_provenance(copy.manifest, provenance)
+        digest = self._updater.digest(marked)  # without the fields of a later version, which are kept as they are
+        if held is not None and held.provenance is not None and held.provenance.unknown:
+            provenance = replace(provenance, unknown=held.provenance.unknown)
+            marked = with_provenance(copy.manifest, provenance)
         marks = Marks(claim.owner, provenance, sync_disabled=inherited, go_written=False)
-        return DesiredCopy(target, copy.gvk, marked, self._updater.digest(marked), marks, copy.status, copy.left)
+        return DesiredCopy(target, copy.gvk, marked, digest, marks, copy.status, copy.left)
 
     def _losers_of(self, target: Target) -> tuple[str, ...]:
         _, record = self._copies.find(target)
