@@ -22,9 +22,10 @@ NOTHING_SEEN: Final = SeenSchemas({})
 def look(before: SeenSchemas, now: Mapping[str, str]) -> tuple[SeenSchemas, frozenset[str]]:
     """Return the hashes that are seen now, and the API versions of which the server is to be asked again.
 
-    A version that was not there before counts as changed, except at the first look.
+    A version that was not there before counts as changed. So does each at the first look: the fields were lost before
+    it, and the schema may have changed in between.
     """
     if not before.hashes:
-        return SeenSchemas(now), frozenset()
+        return SeenSchemas(now), frozenset(now)
     changed = frozenset(name for name in now.keys() | before.hashes.keys() if now.get(name) != before.hashes.get(name))
     return SeenSchemas(now, changed), changed | before.changed
