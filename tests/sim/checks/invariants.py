@@ -13,7 +13,15 @@ from typing import Any, Final
 from registry_controller.api import meta
 from registry_controller.core.decision import deletion_limit
 from registry_controller.report.reasons import REFUSALS
-from tests.sim.checks.expected_copies import ADDED, content_of, is_membership, is_of_later_version, marks_of
+from tests.sim.checks.expected_copies import (
+    ADDED,
+    content_of,
+    is_membership,
+    is_of_later_version,
+    key_of,
+    marks_of,
+    source_named_by,
+)
 from tests.sim.checks.history import Entry
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.member import Member
@@ -153,8 +161,8 @@ class Guards:
         rule = member.find("ResourceSyncRule", name) if moment and entry.at - since > _UNDER_WAY_S else None
         if rule is None or (rule["metadata"].get("annotations") or {}).get(meta.ALLOW_DELETIONS) == moment:
             return
-        if self._is_order(entry, marks.owner):
-            return  # by `leave`, which the limiter does not count
+        if self._is_order(entry, marks.owner) or _has_other_copy(member, before):
+            return  # by `leave`, or the copy has moved: the limiter counts neither
         if _halted_at(rule, marks.owner) != moment:
             return  # another rule of that name: to delete the one that halted was an order
         self._gone[*place, moment] += 1
@@ -182,6 +190,16 @@ class Guards:
 def _place(entry: Entry, member: Member) -> tuple[object, ...]:
     """Name a place as one daemon knows it."""
     return (entry.cluster, member.starts, entry.change.kind.kind, entry.change.key)
+
+
+def _has_other_copy(member: Member, copy: Manifest) -> bool:
+    """Say whether another copy of the same source is here."""
+    marks, source = marks_of(copy), source_named_by(copy)
+    return any(
+        marks_of(other).owner == marks.owner and source_named_by(other) == source
+        for other in member.list(copy["kind"])
+        if key_of(other) != key_of(copy)
+    )
 
 
 def _halted_at(rule: Manifest, owner: str) -> str:
