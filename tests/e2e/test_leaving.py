@@ -51,7 +51,9 @@ def held(member: Member) -> set[str]:
 
 
 def tombstones(member: Member, *, of: str) -> list[str]:
-    return member.kubectl("get", "clusterfeatures", "-l", f"{TOMBSTONES}={of}", "-o", "name").split()
+    """List the tombstones of a member; the records that one was withdrawn have its labels, too."""
+    found = member.kubectl("get", "clusterfeatures", "-l", f"{TOMBSTONES}={of}", "-o", "name").split()
+    return [name for name in found if name.partition("/")[2].startswith("left-")]
 
 
 def leave(member: Member, *args: str, code: int = 0) -> str:

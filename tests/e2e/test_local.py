@@ -47,6 +47,9 @@ class Tombstones:
     def list_missing(self) -> tuple[()]:
         return ()
 
+    def list_withdrawals(self) -> tuple[()]:
+        return ()
+
     def list_unwanted(self) -> tuple[()]:
         return ()
 

@@ -268,3 +268,22 @@ def test_of_two_rules_that_read_one_source_in_two_versions_the_older_wins(older:
         assert here.get("Widget", "x", namespace="default")["metadata"]["labels"]["by"] == "a-newer"
 
     simulate(scenario, n=2)
+
+
+def test_a_watch_of_another_version_that_heard_of_nothing_halts_no_deletion() -> None:
+    """W4: it is behind, and its server's history did not go back."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner = await _with_versions(group)
+        here.create(rule("old", BETA_WIDGET, {"match": [{"objectKey": {"name": "old"}}]}))
+        here.create(rule("new", WIDGET, {"match": [{"objectKey": {"name": "new"}}]}))
+        owner.create(_object("Widget", "old"))
+        await group.settle()
+        owner.create(_object("Widget", "new"))
+        await asyncio.sleep(5.0)
+        assert here.find("Widget", "new", namespace="default") is not None
+        owner.delete("Widget", "new", namespace="default")
+        await asyncio.sleep(20.0)
+        assert here.find("Widget", "new", namespace="default") is None
+
+    simulate(scenario, n=2)
