@@ -105,7 +105,7 @@ class StatusWriter:
             state.wanted = None
         elif not state.is_writing and self._build_patch(state, state.wanted) is None:
             state.failures = 0
-            is_overwritten = revision > state.revision  # by another daemon here: each writes what it sees once
+            is_overwritten = revision > state.revision  # by another daemon here: neither writes again
             if is_overwritten or self._get_base(state, state.wanted) is state.wanted.current:
                 state.wanted = None
             else:  # the cache may be late, or the last write was lost with the history of the server

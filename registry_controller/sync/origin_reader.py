@@ -95,7 +95,7 @@ class OriginReader:
             cache.lost.is_lost(source.key, revision=provenance.revision)
             or provenance.revision > max((stream.revision for stream in cache.streams.values()), default=0)
             for cache in caches
-            if cache.has_rule(provenance.rule)  # those of other versions may have heard of nothing since
+            if cache.has_rule(provenance.rule)  # a cache of another version may be behind
         )
 
     def _find_move(
