@@ -159,9 +159,11 @@ class Oracle:
                     for source in self.natives(owner, kind).values():
                         taken: dict[Place, Copy] = {}
                         for rule, copy in self.made_of(source, owner=owner, local=cluster):
-                            if copy is not None and taken.setdefault(copy.place, copy) != copy:
+                            if copy is None:
+                                break  # an older rule that cannot be carried out keeps its place from younger ones
+                            if taken.setdefault(copy.place, copy) != copy:
                                 self.contested.add((cluster, copy.place, owner))
-                            elif copy is not None and taken[copy.place] is copy:
+                            elif taken[copy.place] is copy:
                                 born = source["metadata"]["creationTimestamp"]
                                 rank = (born, _was_copy(source), self.world.id_of(owner))
                                 found.setdefault(copy.place, []).append(Claim(rank, owner, source, rule, copy))
