@@ -162,6 +162,11 @@ class Rule:
     def kind(self) -> str:
         return str(self.spec["groupVersionKind"]["kind"])
 
+    def override_paths(self, source: Manifest) -> list[str]:
+        """List the paths of its overrides for a source that it matches."""
+        entries = [entry.get("mutations") or {} for entry in self.matching(source)]
+        return [str(override["path"]) for mutations in entries for override in mutations.get("overrides") or ()]
+
     @property
     def deletes(self) -> bool:
         return self.spec.get("deletionPolicy") == "Delete"

@@ -46,7 +46,7 @@ from tests.sim.cluster.store import Change
 from tests.sim.schedule.tally import Tally
 from tests.sim.schedule.vocabulary import CANARY, EVIL, INSTANCE, NEWER, TRACKED_BY, TRACKED_IN, WRITTEN
 
-WINDOW_S = 60.0
+WINDOW_S = 62.0
 """How old what a daemon goes by may be: a hung request gives up after 30 s, and a silent peer counts as gone then."""
 ABSENCE_S = 600.0
 """For how long a member's own Cluster is missing when that is a departure: the default of the option."""

@@ -157,20 +157,34 @@ class Oracle:
             for owner in self.world.names:
                 for kind in () if owner == cluster else WRITTEN:
                     for source in self.natives(owner, kind).values():
-                        taken: dict[Place, Copy] = {}
-                        for rule, copy in self.made_of(source, owner=owner, local=cluster):
-                            if copy is None:
-                                break  # an older rule that cannot be carried out keeps its place from younger ones
-                            if taken.setdefault(copy.place, copy) != copy:
-                                self.contested.add((cluster, copy.place, owner))
-                            elif taken[copy.place] is copy:
-                                born = source["metadata"]["creationTimestamp"]
-                                rank = (born, _was_copy(source), self.world.id_of(owner))
-                                found.setdefault(copy.place, []).append(Claim(rank, owner, source, rule, copy))
+                        for claim in self._claims_of(source, owner=owner, cluster=cluster):
+                            found.setdefault(claim.copy.place, []).append(claim)
             for claims in found.values():
                 claims.sort(key=lambda claim: claim.rank)
             self._claims[cluster] = found
         return self._claims[cluster]
+
+    def _claims_of(self, source: Manifest, *, owner: str, cluster: str) -> Iterator[Claim]:
+        """Say what one source claims, the older rule first; note where two rules disagree."""
+        taken: dict[Place, Copy] = {}
+        for rule, copy in self._makes(source, owner=owner, local=cluster):
+            if taken.setdefault(copy.place, copy) != copy:
+                self.contested.add((cluster, copy.place, owner))
+            elif taken[copy.place] is copy:
+                rank = (source["metadata"]["creationTimestamp"], _was_copy(source), self.world.id_of(owner))
+                yield Claim(rank, owner, source, rule, copy)
+
+    def _makes(self, source: Manifest, *, owner: str, local: str) -> Iterator[tuple[Rule, Copy]]:
+        """Say what the rules of a cluster make of one source, without places that an older rule keeps and cannot fill.
+
+        A rule of which the name cannot be told keeps none.
+        """
+        kept: set[Place] = set()
+        for rule, copy in self.made_of(source, owner=owner, local=local):
+            if copy is None and not any("/metadata/" in path for path in rule.override_paths(source)):
+                kept.add(Place(str(source["kind"]), key_of(source)))
+            elif copy is not None and copy.place not in kept:
+                yield rule, copy
 
     def name_of(self, cluster_id: str) -> str:
         """Find the cluster of that ID; empty for one that nobody knows."""
@@ -265,8 +279,10 @@ class Oracle:
 
     def _is_maker(self, rule: Rule, marks: Marks) -> bool:
         """Say whether a rule is the one that made a copy, and not another one of its name."""
+        if rule.rank[1] == _CORE_RANK:
+            return True
         made_by = (marks.provenance.get("ruleOwner"), marks.provenance.get("ruleUID", rule.uid))
-        return rule.rank[1] == _CORE_RANK or made_by == (rule.rank[1], rule.uid)
+        return made_by == (rule.rank[1], rule.uid)
 
     def _fate_without_rule(self, cluster: str, owner: str, kind: str) -> Fate:
         """Say what becomes of a copy that names no rule and whose source is gone."""
