@@ -154,14 +154,17 @@ class RuleDeletions:
         return min((at_s for at_s in (*stable_s, *recorded_s) if at_s > now_s), default=None)
 
     def shown(self) -> Mapping[tuple[ClusterUID, str], object]:
-        """Map the rules of which something shows that they were deleted to the UIDs and moments that show it."""
-        before_s, found = self._now_s() - self._window_s, dict[tuple[ClusterUID, str], set[str]]()
+        """Map the rules of which something shows that they were deleted to all that shows it.
+
+        An event and a record of one rule are two things: the later one may be what a decision waited for.
+        """
+        before_s, found = self._now_s() - self._window_s, dict[tuple[ClusterUID, str], set[object]]()
         for rule, deletion in self._events():
             if deletion.at_s <= before_s:
                 found.setdefault(rule, set()).add(deletion.uid)
         for owner in (self._local, *self._peers):
             for record in self._records(owner):
-                found.setdefault((owner, record.name), set()).add(record.uid)
+                found.setdefault((owner, record.name), set()).add(record)
         for owner, missing in self.missing.items():
             for name in missing.rules if missing.is_allowed else ():
                 found.setdefault((owner, name), set()).add(missing.since)

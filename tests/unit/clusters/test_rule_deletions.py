@@ -189,6 +189,21 @@ def test_the_record_of_a_peer_counts_a_window_after_it_was_seen() -> None:
     assert not stage.was_deleted(HOME, uid="another")
 
 
+def test_what_shows_a_deletion_changes_with_each_event_and_record() -> None:
+    """W3: a decision waits for the later of the two, and nothing else would enqueue its copy."""
+    stage = Stage()
+    stage.peer.features.deleted_rules = {DeletedRule("r", "uid", TODAY): stage.now_s}
+    stage.after(1)
+    stage.rules.rule_events = events = RuleEvents(now_s=lambda: stage.now_s)
+    events.on_delete("r", "uid", 5)
+    stage.after(WINDOW_S - 1)
+    by_record = stage.deletions.shown()
+    assert stage.state() is RulePresence.UNKNOWN
+    stage.after(1)
+    assert stage.was_deleted(HOME)
+    assert stage.deletions.shown() != by_record
+
+
 def test_missing_rules_are_kept_until_a_person_allows_it() -> None:
     stage = Stage()
     assert not stage.deletions.missing
