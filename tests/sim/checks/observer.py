@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import dataclasses
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -107,13 +107,20 @@ class Observer:
 
     def _check_journal(self, server: ApiServer, name: str) -> None:
         self._tally.clauses["R5"] += len(server.journal)
+        edits = Counter(
+            (entry.change.kind.kind, entry.change.key)
+            for entry in self.history.entries
+            if entry.cluster == name and entry.who != name
+        )
         for write in server.journal:
             where = f"{write.verb} {write.kind} {write.key} at {name} by {write.who}"
             if write.who != name:
                 self._break("R5", where, "a write")
             is_update = write.verb == "update" and write.kind in WRITTEN and write.status == 200
             if is_update and not write.changed and not server.habits.has(write.kind, Habit.REFUSES_DRY_RUNS):
-                self._break("A10", where, "was sent, and is what is stored")
+                edits[write.kind, write.key] -= 1  # what somebody edited is put back, also where that is no repair
+                if edits[write.kind, write.key] < 0:
+                    self._break("A10", where, "was sent, and is what is stored")
 
     def _listen(self, member: Member) -> None:
         def hear(change: Change) -> None:
