@@ -146,8 +146,11 @@ HASHES = st.dictionaries(NAMES, st.sampled_from("12"), min_size=1, max_size=3)
 
 @given(st.lists(HASHES, min_size=1, max_size=6))
 def test_a_schema_that_changed_is_asked_about_at_this_look_and_the_next(looks: list[dict[str, str]]) -> None:
-    seen, changed_before, before = NOTHING_SEEN, frozenset[str](), looks[0]
-    for now in looks:
+    """At the first look, each is: fields were lost before it."""
+    seen, asked = look(NOTHING_SEEN, looks[0])
+    assert asked == looks[0].keys()
+    changed_before, before = frozenset[str](), looks[0]
+    for now in looks[1:]:
         seen, asked = look(seen, now)
         changed = frozenset(name for name in {*now, *before} if now.get(name) != before.get(name))
         assert asked == changed | changed_before
