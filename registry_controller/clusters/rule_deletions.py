@@ -156,7 +156,7 @@ class RuleDeletions:
     def shown(self) -> Mapping[tuple[ClusterUID, str], object]:
         """Map the rules of which something shows that they were deleted to all that shows it.
 
-        An event and a record of one rule are two things: the later one may be what a decision waited for.
+        An event and a record of one rule are two things, because a decision may have waited for the later one.
         """
         before_s, found = self._now_s() - self._window_s, dict[tuple[ClusterUID, str], set[object]]()
         for rule, deletion in self._events():
