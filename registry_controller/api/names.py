@@ -12,8 +12,9 @@ DELETED_RULES_FEATURE: Final = "cluster-registry-deleted-rules"
 """`spec.featureName` of the record of deleted rules."""
 
 LEFT_FEATURE: Final = "cluster-registry-left-member"
-WITHDRAWN_FEATURE: Final = "cluster-registry-left-member-withdrawn"
 """`spec.featureName` of a tombstone, which reports that a member has left the group."""
+WITHDRAWN_FEATURE: Final = "cluster-registry-left-member-withdrawn"
+"""`spec.featureName` of the record that its author has withdrawn a tombstone."""
 
 CLUSTERS_SINK: Final = "cluster-registry-core-resource-clusters-sink"
 RULES_SINK: Final = "cluster-registry-core-resource-syncrules-sink"

@@ -41,21 +41,21 @@ class Replicas(EventHandler):
 
     def writes_status_of(self, gvr: GVR, name: str) -> bool:
         """Return whether this replica writes the status of an object of our own kinds."""
-        if not self._is_synced or not self._has_others():
+        if self._knows_no_others():
             return True
         return chosen(self._ready, f"{gvr.resource}/{name}") == self._own
 
     def writes_version(self) -> bool:
         """Return whether this replica writes the version of the daemon: it is ready, and none has a newer version."""
-        if not self._is_synced or not self._has_others():
+        if self._knows_no_others():
             return True
         newest = max(map(_version_key, self._ready.values()))
         return chosen([pod for pod, version in self._ready.items() if _version_key(version) == newest], "version") == (
             self._own
         )
 
-    def _has_others(self) -> bool:
-        return not self._ready.keys() <= {self._own}
+    def _knows_no_others(self) -> bool:
+        return not self._is_synced or self._ready.keys() <= {self._own}
 
     def on_object(self, obj: PartialObject) -> None:
         """Record whether a Pod is ready."""

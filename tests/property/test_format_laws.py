@@ -15,7 +15,7 @@ from registry_controller import __version__
 from registry_controller.api import deleted_rules, meta, provenance
 from registry_controller.api.deleted_rules import DeletedRule, read_deleted_rules, write_deleted_rules
 from registry_controller.api.feature import read_feature
-from registry_controller.api.formats import FORMATS, read_daemon_version, write_daemon_version
+from registry_controller.api.formats import FORMATS, write_daemon_version
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, decode, encode
 from registry_controller.api.tombstone import Tombstone, is_own_tombstone, read_tombstone, tombstone_manifest
@@ -111,13 +111,6 @@ def test_a_record_of_a_later_format_counts_for_nothing(number: int) -> None:
     assert deleted_rules.has_later_format({meta.DELETED_RULES: later})
 
 
-@given(JSON)
-def test_any_value_of_the_version_annotation_is_read_or_ignored(found: Any) -> None:
-    read_daemon_version({meta.DAEMON: orjson.dumps(found).decode()})
-
-
 def test_a_cluster_names_the_version_of_its_daemon_and_its_formats() -> None:
-    found = read_daemon_version({meta.DAEMON: write_daemon_version(__version__)})
-    assert found == (__version__, FORMATS)
+    assert orjson.loads(write_daemon_version(__version__)) == {"version": __version__, "formats": FORMATS}
     assert FORMATS == {"provenance": provenance.FORMAT, "tombstone": 1, "deletedRules": deleted_rules.FORMAT}
-    assert read_daemon_version({}) is None
