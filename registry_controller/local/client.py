@@ -72,11 +72,12 @@ class LocalClient:
             raise _forbidden(error, verb="create", gvr=gvr, namespace=key.namespace) from error
         return _decode(stored, what=f"{gvr} {key}")
 
-    async def replace(self, gvr: GVR, manifest: Manifest) -> None:
-        """Replace an object; the manifest has the resourceVersion that was read."""
+    async def replace(self, gvr: GVR, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+        """Replace an object and return it as stored; the manifest has the resourceVersion that was read."""
         key = _key(manifest)
         try:
-            await self._writer.replace(gvr, key, msgspec.json.encode(manifest))
+            stored = await self._writer.replace(gvr, key, msgspec.json.encode(manifest), dry_run=dry_run)
+            return _decode(stored, what=f"{gvr} {key}")
         except Forbidden as error:
             raise _forbidden(error, verb="update", gvr=gvr, namespace=key.namespace) from error
 

@@ -10,6 +10,7 @@ import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import date
+from http import HTTPStatus
 from typing import Final, NoReturn, Protocol
 
 from registry_controller import __version__
@@ -22,7 +23,7 @@ from registry_controller.api.deleted_rules import (
     keep_lasting,
     read_deleted_rules,
 )
-from registry_controller.api.errors import AlreadyExists, BadInput, Conflict, RegistryError, TooManyRequests
+from registry_controller.api.errors import AlreadyExists, ApiError, BadInput, Conflict, RegistryError, TooManyRequests
 from registry_controller.api.formats import write_daemon_version
 from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
 from registry_controller.api.tombstone import (
@@ -289,9 +290,19 @@ class LocalController:
         if meta.metadata_of(current).get("deletionTimestamp"):
             return
         repaired = manifests.repaired(current, wanted=wanted)
-        if repaired is not None:
+        if repaired is not None and await self._changes(gvr, current, repaired):
             await self._api.replace(gvr, repaired)
             self._log.info("restored a core object", resource=gvr, name=key.name)
+
+    async def _changes(self, gvr: GVR, current: Manifest, repaired: Manifest) -> bool:
+        """Return whether a repair would change what is stored: an older CRD may drop the fields of it (A10)."""
+        try:
+            stored = await self._api.replace(gvr, repaired, dry_run=True)
+        except ApiError as error:
+            if error.status != HTTPStatus.BAD_REQUEST:
+                raise
+            return True  # a webhook does not support dry runs
+        return not manifests.is_same(stored, current)
 
     async def _withdraw(self) -> None:
         """Delete the core feature, which offers our members and rules; another object of its name stays."""

@@ -130,6 +130,13 @@ def repaired(current: Manifest, *, wanted: Manifest) -> Manifest | None:
     }
 
 
+def is_same(stored: Manifest, current: Manifest) -> bool:
+    """Return whether two forms of a core object are the same in all that `repaired` corrects."""
+    here, there = meta.metadata_of(stored), meta.metadata_of(current)
+    parts = ("labels", "annotations", "ownerReferences")
+    return stored.get("spec") == current.get("spec") and all(here.get(part) == there.get(part) for part in parts)
+
+
 def without_empties(value: Any) -> Any:
     """Drop fields that are null, false, empty text, empty list or empty object; items of lists stay."""
     if isinstance(value, Mapping):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from registry_controller.api import meta
@@ -18,7 +19,7 @@ from registry_controller.cache.registry import Registry, StoredRule
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.core.decision.decide import BARRED
-from registry_controller.core.decision.stored_spec import NOT_AS_WRITTEN
+from registry_controller.core.decision.stored_spec import ACTS_AS_WRITTEN, NOT_AS_WRITTEN
 from registry_controller.core.rules.active import list_target_kinds
 from registry_controller.core.rules.mismatch import get_target_mismatch
 from registry_controller.core.rules.schema import describe_pruned
@@ -77,9 +78,12 @@ class RuleStatusReporter:
             return
         info = meta.metadata_of(stored.manifest)
         current = stored.manifest.get("status")
+        is_altered = stored.verdict.reason == NOT_AS_WRITTEN
         stored = self._registry.acting.get(name, stored)  # a copy that was altered here acts as its owner wrote it
         generation = info.get("generation", 0)
         verdict = self._decide_acceptance(stored, name)
+        if is_altered and verdict.accepted:
+            verdict = replace(verdict, warnings=(*verdict.warnings, ACTS_AS_WRITTEN))
         suspended = bool(stored.rule and stored.rule.suspend)
         bar = self._registry.bar(name, local=self._clusters.local) if verdict.accepted and not suspended else None
         is_inactive = not verdict.accepted or suspended or bar is not None

@@ -74,7 +74,10 @@ def test_a_rule_that_an_old_crd_pruned_does_nothing(members: list[Member]) -> No
     offset = second.cluster.audit_offset()
     steadily(lambda: second.find("cm", "pruned") is None, for_s=3)
     written = [line for line in second.cluster.audit(since=offset) if line["verb"] in ("update", "patch", "create")]
-    again = [line["requestURI"] for line in written if "resourcesyncrules/pruned" in line["requestURI"]]
+    uris = [line["requestURI"] for line in written if "resourcesyncrules/pruned" in line["requestURI"]]
+    # The one question about the stored form (A10) may come after the copy was seen; it stores nothing.
+    assert len(uris) <= 2, uris
+    again = [uri for uri in uris if "dryRun=All" not in uri]
     assert len(again) <= 1, again
     said = [line for line in second.log().splitlines() if "is older than this release" in line and "rules" in line]
     assert len(said) == 1

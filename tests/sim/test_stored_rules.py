@@ -118,6 +118,7 @@ def test_an_edit_of_a_rules_copy_is_not_obeyed_while_its_owner_is_silent(edit: s
         assert (accepted["status"], accepted["reason"]) == (
             ("False", "NotAsWritten") if restarted else ("True", "Accepted")
         )
+        assert ("spec: is not the one" if restarted else "spec: was altered here") in accepted["message"], accepted
         for name in "bc":
             _silence(group, "a", at=name, fault=Fault.NONE)
         await group.settle()

@@ -24,6 +24,9 @@ NOT_AS_WRITTEN_MESSAGE: Final = (
     "it is written again while that cluster answers; to use it as it is, annotate it with resource-sync-disabled"
 )
 
+ACTS_AS_WRITTEN: Final = "spec: was altered here; the rule acts as its own cluster wrote it, until this daemon restarts"
+"""The warning about a rule that goes on as before while its spec here is another one."""
+
 
 def digest_spec(manifest: Manifest) -> str:
     """Return the digest of a rule's spec, in hexadecimal digits; empty where the spec is nested too deeply.

@@ -36,6 +36,7 @@ class FakeServer:
         self.forbidden: set[tuple[str, str]] = set()
         self.reported = ["10.0.0.1:6443"]
         self.fills_tokens = True
+        self.unknown: dict[str, tuple[str, ...]] = {}
         self.grants_s = 600
         self.now_s = time.time
         self._revision = 0
@@ -45,6 +46,7 @@ class FakeServer:
         info = manifest["metadata"]
         self._revision += 1
         stored: Body = json.loads(json.dumps(manifest))
+        self._prune(gvr, stored)
         stored["metadata"] |= {"resourceVersion": str(self._revision)}
         stored["metadata"].setdefault("uid", f"uid-{self._revision}")
         stored["metadata"].setdefault("creationTimestamp", f"2026-01-01T00:00:{self._revision:02}Z")
@@ -83,12 +85,15 @@ class FakeServer:
         self.writes.append(f"create {gvr.resource}")
         return json.dumps(self.put(gvr, manifest)).encode()
 
-    async def replace(self, gvr: GVR, key: ObjectKey, body: bytes) -> bytes:
+    async def replace(self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool) -> bytes:
         self._check("update", gvr)
         manifest = json.loads(body)
+        self._prune(gvr, manifest)
         current = self.objects[gvr.path(key.namespace, key.name)]
         if manifest["metadata"]["resourceVersion"] != current["metadata"]["resourceVersion"]:
             raise errors.Conflict("stale", status=409, reason="Conflict")
+        if dry_run:
+            return json.dumps(manifest).encode()
         self.writes.append(f"replace {gvr.resource}")
         return json.dumps(self.put(gvr, manifest)).encode()
 
@@ -117,6 +122,10 @@ class FakeServer:
             base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({}, claims, {})
         )
         return json.dumps({"status": {"token": token}}).encode()
+
+    def _prune(self, gvr: GVR, manifest: Body) -> None:
+        for field in self.unknown.get(gvr.resource, ()):
+            manifest["spec"].pop(field, None)
 
     def _addresses(self) -> list[Body]:
         self.reported = [*self.reported[1:], self.reported[0]]

@@ -473,6 +473,18 @@ async def test_core_objects_that_somebody_edits_or_deletes_are_put_back(server: 
     assert server.find(meta.FEATURES, names.CORE_FEATURE_OBJECT) is not None
 
 
+async def test_a_core_rule_of_which_the_crd_drops_a_field_is_not_written_again(server: FakeServer) -> None:
+    server.unknown[meta.RULES.resource] = ("clusterFeatureMatch",)
+    home = make(server)
+    await home.reconcile()
+    server.writes.clear()
+    await home.reconcile()
+    assert server.writes == []
+    server.unknown.clear()
+    await home.reconcile()
+    assert server.writes == ["replace resourcesyncrules"] * 3
+
+
 async def test_rules_as_the_go_original_stores_them_are_not_rewritten(server: FakeServer) -> None:
     home = make(server)
     await home.reconcile()
