@@ -295,7 +295,7 @@ class LocalController:
             self._log.info("restored a core object", resource=gvr, name=key.name)
 
     async def _changes(self, gvr: GVR, current: Manifest, repaired: Manifest) -> bool:
-        """Return whether a repair would change what is stored: an older CRD may drop the fields of it (A10)."""
+        """Return whether a repair would change the stored object: an older CRD may drop its fields (A10)."""
         try:
             stored = await self._api.replace(gvr, repaired, dry_run=True)
         except ApiError as error:
