@@ -23,7 +23,8 @@ from registry_controller.cache.credentials import CredentialStore
 from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.members import Members, cluster_target, secret_target
 from registry_controller.cache.namespaces import NamespaceCache
-from registry_controller.cache.registry import Registry, RegistryReader
+from registry_controller.cache.registry import Registry
+from registry_controller.cache.registry_reader import RegistryReader
 from registry_controller.cache.replicas import Replicas
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.clusters.local import LocalCluster, LocalOptions

@@ -1,26 +1,22 @@
 """Our own three kinds as the local API server has them: from kopf's events, and from a list at every start.
 
 Laws: an older state never replaces a newer one, unless a later complete list has it · an object that a complete list
-lacks is gone · a rule acts for the
-stabilization window after its deletion: a rule that is created again in the window was not deleted.
+lacks is gone · a rule acts for the stabilization window after its deletion: a rule that is created again in the window
+was not deleted.
 """
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final, NamedTuple, NoReturn
+from typing import Final
 
 from registry_controller.api import meta, names
 from registry_controller.api.cluster import Cluster, read_cluster
 from registry_controller.api.deleted_rules import DeletedRule, read_deleted_rules
 from registry_controller.api.errors import InvalidObject
-from registry_controller.api.meta import GVK, GVR, ClusterUID, GroupKind, Manifest
-from registry_controller.api.selection import EVERYTHING
+from registry_controller.api.meta import GVK, ClusterUID, Manifest
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.api.tombstone import (
     Tombstone,
@@ -31,81 +27,20 @@ from registry_controller.api.tombstone import (
 from registry_controller.cache.crds import OF_RULES, read_bundled
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.rule_events import RuleEvents
-from registry_controller.core.decision.ownership import Marks, read_marks
-from registry_controller.core.decision.rule_state import Maker
+from registry_controller.cache.settled_clusters import SettledClusters
+from registry_controller.cache.stored_objects import OwnIdentity, StoredCluster, StoredRule
+from registry_controller.core.decision.ownership import read_marks
 from registry_controller.core.decision.stored_spec import NOT_AS_WRITTEN, NOT_AS_WRITTEN_MESSAGE, goes_on, may_obey
-from registry_controller.core.rules.active import ActiveRule, activate
-from registry_controller.core.rules.policy import BarredRule, RulePolicy, TargetPolicy
+from registry_controller.core.rules.active import ActiveRule
+from registry_controller.core.rules.policy import BarredRule, RulePolicy
 from registry_controller.core.rules.validation import RuleVerdict, read_and_validate
-from registry_controller.core.stabilization import Settled, settle
-from registry_controller.kube.connect import Reader
-from registry_controller.kube.listing import list_objects
-from registry_controller.kube.object import decode_manifest
-from registry_controller.watch.retry import until_answered
 
-OWN_KINDS: Final = ((meta.CLUSTERS, meta.CLUSTER), (meta.RULES, meta.RULE), (meta.FEATURES, meta.FEATURE))
 _MOST_GONE: Final = 4096
 """Deleted objects whose last revision is kept. A late event is late by seconds, and the next list corrects it."""
 _WAVE_S: Final = 5.0
 """The deletion of a definition deletes all its objects within this time."""
 _MOST_DELETED: Final = 512
 """The deleted Clusters whose last state is kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredCluster:
-    """A Cluster in the local cluster. `cluster` is None while `problem` describes its error."""
-
-    cluster: Cluster | None
-    problem: str
-    manifest: Manifest
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRule:
-    """A ResourceSyncRule in the local cluster, with its verdict; `rule` is None where it could not be read at all."""
-
-    rule: SyncRule | None
-    verdict: RuleVerdict
-    marks: Marks
-    manifest: Manifest
-
-    def asks_the_same(self, was: StoredRule | None) -> bool:
-        """Return whether the rule asks for the same as before; a written status is not a change."""
-        return was is not None and (self.rule, self.verdict, self.marks) == (was.rule, was.verdict, was.marks)
-
-    def is_synced(self, local: ClusterUID) -> bool:
-        """Return whether the rule came from another cluster, for any name and labels."""
-        return self.marks.owner not in (None, local)
-
-    def bar(self, allowance: RulePolicy, *, local: ClusterUID) -> BarredRule | None:
-        """Return why the rule may not act here; None where it may, or where it cannot be read."""
-        return allowance.find_bar(self.rule, synced=self.is_synced(local)) if self.rule is not None else None
-
-    def active(self, allowance: RulePolicy, *, local: ClusterUID) -> ActiveRule | None:
-        """Prepare the rule for acting; return None when it does not act."""
-        if self.rule is None or not self.verdict.accepted or self.rule.suspend or self.bar(allowance, local=local):
-            return None
-        provenance, maker = self.marks.provenance, self.maker(local)
-        assert maker is not None
-        born = provenance.created if provenance else self.rule.created
-        fence = TargetPolicy(allowance, self.is_synced(local))
-        return activate(self.rule, created_at=born, owner=maker.owner, target_policy=fence, uid=maker.uid)
-
-    def maker(self, local: ClusterUID) -> Maker | None:
-        """Return what makes the copies of this rule; None where it cannot be read."""
-        if self.rule is None:
-            return None
-        provenance, kind = self.marks.provenance, self.rule.kind
-        uid = provenance.uid if provenance else self.rule.uid
-        return Maker(self.marks.owner or local, uid, GroupKind(kind.group, kind.kind))
-
-
-class OwnIdentity(NamedTuple):
-    """The parts of our own Cluster that `targetClusters` selects by."""
-
-    name: str
-    labels: Mapping[str, str]
 
 
 class Registry:
@@ -140,7 +75,7 @@ class Registry:
         self.deleted_tombstones: dict[str, Tombstone] = {}
         """The tombstones that were deleted here since the start, as an event showed, by name."""
         self._lost_features_at_s = -math.inf
-        self._settled: dict[ClusterUID, Settled[Manifest]] = {}
+        self._settled = SettledClusters(window_s=window_s, now_s=now_s, most=_MOST_DELETED)
         self._active: dict[str, tuple[StoredRule, ActiveRule | None]] = {}
         self._revisions: dict[tuple[str, str], int] = {}
         self._gone: dict[tuple[str, str], int] = {}
@@ -354,23 +289,12 @@ class Registry:
     def _settle(self, cluster_id: ClusterUID) -> None:
         """Record the Cluster of an ID while it is the only one."""
         same = [held for held in self.clusters.values() if held.cluster and held.cluster.cluster_id == cluster_id]
-        only = same[0] if len(same) == 1 else None
-        settled = settle(
-            only.manifest if only is not None else None,
-            meta.metadata_of(only.manifest).get("name") if only is not None else None,
-            self._settled.get(cluster_id),
-            now_s=self._now_s(),
-            window_s=self._window_s,
-        )
-        if settled is not None:
-            self._settled[cluster_id] = settled
-            if len(self._settled) > _MOST_DELETED:
-                del self._settled[next(iter(self._settled))]
+        self._settled.settle(cluster_id, same[0].manifest if len(same) == 1 else None)
 
     def _record_deleted(self, cluster_id: ClusterUID, name: str, manifest: Manifest) -> None:
         settled = self._settled.get(cluster_id)
-        if settled is not None and settled.identity != name:
-            manifest = settled.value
+        if settled is not None and meta.metadata_of(settled).get("name") != name:
+            manifest = settled
         self.deleted_clusters.pop(cluster_id, None)
         self.deleted_clusters[cluster_id] = manifest
         if len(self.deleted_clusters) > _MOST_DELETED:
@@ -380,42 +304,3 @@ class Registry:
         if plural == meta.CLUSTERS.resource:
             return self.clusters
         return self.rules if plural == meta.RULES.resource else self.features
-
-
-class RegistryReader:
-    """Reads complete lists of our own kinds: at the start, and whenever watch events may be missing."""
-
-    def __init__(self, *, reader: Reader, registry: Registry) -> None:
-        self._reader = reader
-        self._registry = registry
-        self._due = asyncio.Event()
-
-    def request_read(self) -> None:
-        """Request a read, because events may be missing."""
-        self._due.set()
-
-    async def read(self) -> None:
-        """Read all three kinds; wait for the local API server and for the CRDs as long as it takes."""
-        for gvr, kind in OWN_KINDS:
-            await until_answered(functools.partial(self._read_kind, gvr, kind), what=f"list {gvr.resource}")
-
-    async def read_once(self) -> None:
-        """Read all three kinds; raise RegistryError when that fails now."""
-        for gvr, kind in OWN_KINDS:
-            await self._read_kind(gvr, kind)
-
-    async def run(self) -> NoReturn:
-        """Read again after each request."""
-        while True:
-            await self._due.wait()
-            self._due.clear()
-            await self.read()
-
-    async def _read_kind(self, gvr: GVR, kind: GVK) -> None:
-        found: list[Manifest] = []
-        revision, known = 0, self._registry.begin_list(gvr.resource)
-        async for page in list_objects(self._reader, gvr, EVERYTHING, kind=kind):
-            found = [] if page.is_first else found
-            found.extend(decode_manifest(obj.raw) for obj in page.items)
-            revision = meta.revision(page.resource_version)
-        self._registry.replace(gvr.resource, found, revision=revision, known=known)

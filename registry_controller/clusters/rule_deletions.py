@@ -21,10 +21,11 @@ from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.crds import Definition
-from registry_controller.cache.registry import Registry, StoredCluster
+from registry_controller.cache.registry import Registry
 from registry_controller.cache.rule_events import RuleDeletion
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
+from registry_controller.cache.stored_objects import StoredCluster
 from registry_controller.clusters.peer import Peer
 from registry_controller.core.decision.ownership import is_at_home
 from registry_controller.core.decision.rule_state import RulePresence

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, GroupKind, Target
 from registry_controller.api.provenance import Provenance
-from registry_controller.cache.registry import Registry, StoredRule
+from registry_controller.cache.registry import Registry
+from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.rule_deletions import RuleDeletions, RuleID
 from registry_controller.clusters.rule_selection import RuleSelection

@@ -15,6 +15,7 @@ from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID, Manifest
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.cache.registry import Registry
+from registry_controller.cache.settled_clusters import SettledClusters
 from registry_controller.clusters.local import LocalCluster
 from registry_controller.clusters.orphans import OrphanFinder
 from registry_controller.clusters.peer import Peer
@@ -22,7 +23,6 @@ from registry_controller.clusters.rule_deletions import RuleDeletions
 from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.core.mutation.mutate import NO_CONTEXT, TemplateContext
 from registry_controller.core.rules.active import ActiveRule, group_by_kind, list_target_kinds
-from registry_controller.core.stabilization import Settled, settle
 
 _INFO: Final = ("name", "uid", "labels", "annotations", "creationTimestamp")
 _PRIVATE: Final = frozenset((meta.PROVENANCE, meta.GO_LAST_APPLIED, meta.KUBECTL_LAST_APPLIED))
@@ -185,36 +185,25 @@ class TemplateContexts:
     ) -> None:
         self._registry = registry
         self._local = local
-        self._window_s = window_s
-        self._now_s = now_s
         self._made: dict[ClusterUID, TemplateContext] = {}
-        self._settled: dict[ClusterUID, Settled[Manifest]] = {}
+        self._settled = SettledClusters(window_s=window_s, now_s=now_s)
 
     @property
     def due_s(self) -> float | None:
-        return min((found.due_s for found in self._settled.values() if found.due_s is not None), default=None)
+        return self._settled.due_s
 
     def of(self, owner: ClusterUID, *, name: str) -> TemplateContext:
         """Return the context of a member whose Cluster here has that name; while it is missing, the last one."""
         made = self._made.get(owner, NO_CONTEXT)
         stored = self._registry.clusters.get(name)
-        theirs = self._settle(owner, stored.manifest if stored is not None else None)
-        ours = self._settle(self._local, self._registry.own_cluster(self._local))
+        theirs = self._settled.settle(owner, stored.manifest if stored is not None else None)
+        ours = self._settled.settle(self._local, self._registry.own_cluster(self._local))
         if theirs is None or (ours is None and made.local_cluster is not None):
             return made  # the Cluster is about to be restored
         context = TemplateContext(stable_part(theirs), stable_part(ours))
         if (made.cluster, made.local_cluster) != (context.cluster, context.local_cluster):
             made = self._made[owner] = context
         return made
-
-    def _settle(self, member: ClusterUID, found: Manifest | None) -> Manifest | None:
-        name = meta.metadata_of(found).get("name") if found is not None else None
-        before = self._settled.get(member)
-        settled = settle(found, name, before, now_s=self._now_s(), window_s=self._window_s)
-        if settled is None:
-            return None
-        self._settled[member] = settled
-        return settled.value
 
 
 def stable_part(manifest: Manifest | None) -> Manifest | None:

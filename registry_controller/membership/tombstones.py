@@ -28,7 +28,8 @@ from registry_controller.api.tombstone import (
     withdrawal_manifest,
 )
 from registry_controller.cache.members import cluster_target, membership_marked
-from registry_controller.cache.registry import Registry, StoredCluster
+from registry_controller.cache.registry import Registry
+from registry_controller.cache.stored_objects import StoredCluster
 from registry_controller.clusters.liveness import SilenceTimer
 from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.watch_plan import differing

@@ -16,7 +16,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import ApiError, RegistryError
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.api.names import CORE_RULES
-from registry_controller.cache.registry import StoredRule
+from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.core.decision.decision import Apply, Hold, Reason, Skip, owner_of
 from registry_controller.core.decision.ownership import Voice
 from registry_controller.core.decision.state import SourceRef, TargetState

@@ -15,8 +15,9 @@ from registry_controller.api.errors import Gone, ServerError, TooManyRequests, U
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.crds import DefinitionCache
-from registry_controller.cache.registry import Registry, StoredRule
+from registry_controller.cache.registry import Registry
 from registry_controller.cache.source_index import SourceIndex
+from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.core.decision.decide import BARRED
 from registry_controller.core.decision.stored_spec import ACTS_AS_WRITTEN, NOT_AS_WRITTEN

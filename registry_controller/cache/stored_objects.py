@@ -1,0 +1,72 @@
+"""A Cluster and a ResourceSyncRule as the local API server has them, parsed and validated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from registry_controller.api.cluster import Cluster
+from registry_controller.api.meta import ClusterUID, GroupKind, Manifest
+from registry_controller.api.syncrule import SyncRule
+from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.decision.rule_state import Maker
+from registry_controller.core.rules.active import ActiveRule, activate
+from registry_controller.core.rules.policy import BarredRule, RulePolicy, TargetPolicy
+from registry_controller.core.rules.validation import RuleVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCluster:
+    """A Cluster in the local cluster. `cluster` is None while `problem` describes its error."""
+
+    cluster: Cluster | None
+    problem: str
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRule:
+    """A ResourceSyncRule in the local cluster, with its verdict; `rule` is None where it could not be read at all."""
+
+    rule: SyncRule | None
+    verdict: RuleVerdict
+    marks: Marks
+    manifest: Manifest
+
+    def asks_the_same(self, was: StoredRule | None) -> bool:
+        """Return whether the rule asks for the same as before; a written status is not a change."""
+        return was is not None and (self.rule, self.verdict, self.marks) == (was.rule, was.verdict, was.marks)
+
+    def is_synced(self, local: ClusterUID) -> bool:
+        """Return whether the rule came from another cluster, for any name and labels."""
+        return self.marks.owner not in (None, local)
+
+    def bar(self, allowance: RulePolicy, *, local: ClusterUID) -> BarredRule | None:
+        """Return why the rule may not act here; None where it may, or where it cannot be read."""
+        return allowance.find_bar(self.rule, synced=self.is_synced(local)) if self.rule is not None else None
+
+    def active(self, allowance: RulePolicy, *, local: ClusterUID) -> ActiveRule | None:
+        """Prepare the rule for acting; return None when it does not act."""
+        if self.rule is None or not self.verdict.accepted or self.rule.suspend or self.bar(allowance, local=local):
+            return None
+        provenance, maker = self.marks.provenance, self.maker(local)
+        assert maker is not None
+        born = provenance.created if provenance else self.rule.created
+        fence = TargetPolicy(allowance, self.is_synced(local))
+        return activate(self.rule, created_at=born, owner=maker.owner, target_policy=fence, uid=maker.uid)
+
+    def maker(self, local: ClusterUID) -> Maker | None:
+        """Return what makes the copies of this rule; None where it cannot be read."""
+        if self.rule is None:
+            return None
+        provenance, kind = self.marks.provenance, self.rule.kind
+        uid = provenance.uid if provenance else self.rule.uid
+        return Maker(self.marks.owner or local, uid, GroupKind(kind.group, kind.kind))
+
+
+class OwnIdentity(NamedTuple):
+    """The parts of our own Cluster that `targetClusters` selects by."""
+
+    name: str
+    labels: Mapping[str, str]
