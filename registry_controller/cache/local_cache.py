@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
+from registry_controller.cache.copy_record import HERE, CopyGroup, CopyRecord
 from registry_controller.cache.expectations import Expectations, PendingEvent
 from registry_controller.cache.key_groups import KeyGroups
 from registry_controller.cache.write_results import (
@@ -27,99 +28,10 @@ from registry_controller.cache.write_results import (
     Unchanged,
     WriteResult,
 )
-from registry_controller.core.decision.ownership import Marks, is_membership, read_birth, read_marks
-from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder
+from registry_controller.core.decision.ownership import is_membership, read_birth, read_marks
 from registry_controller.kube.object import PartialObject, decode_manifest
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 from registry_controller.watch.stream import SelectionStream
-
-HERE = ClusterUID("")
-"""The cluster of slots that hold bodies of our own objects."""
-
-RuleAndOwner = tuple[str, ClusterUID]
-"""The name of a rule and an owner."""
-
-
-class CopyGroup(NamedTuple):
-    """The facts by which changes of rules and members find the copies that they affect.
-
-    `source` is the group and kind that the copy was made from. `rule` and `rule_owner` are None without a provenance.
-    """
-
-    owner: ClusterUID | None
-    natural: ClusterUID | None
-    source: tuple[str, str]
-    rule: str | None
-    rule_owner: ClusterUID | None
-
-
-@dataclass(slots=True)
-class CopyRecord:
-    """One copy here, or a membership object, with or without marks.
-
-    `desired` is the digest of the last wanted object, `baseline` the digest of its stored form, and `verified`
-    the resourceVersion at which the stored object was that; None and 0 before the first comparison. `is_plain` is true
-    if the stored object is exactly the sent one: the next replacement then has nothing to carry over.
-    `made_from` is everything that decided the copy's content: while it is equal, no body is needed.
-    `outranked_rules` are the younger rules that want the copy otherwise. `status_digest` is that of the status that was
-    written last, where a rule asks for it, `status_baseline` that of its stored form, and `status_lost` are the fields
-    that this lacks. `remainder` is what remains between the last wanted object and its stored form.
-    `birth` is the source as the Go original recorded it.
-    `streams` are the bits of the streams that have the object; 0 for our own write in a place that is not watched.
-    `owner_had_it` means that the owner was seen to have the source of this copy.
-    """
-
-    uid: str
-    revision: int
-    deleting: bool
-    marks: Marks
-    birth: tuple[GVK, ObjectKey] | None
-    natural: ClusterUID | None
-    streams: int
-    kind_type: str = ""
-    desired: bytes | None = None
-    baseline: bytes | None = None
-    verified: int = 0
-    is_plain: bool = False
-    made_from: object = None
-    outranked_rules: tuple[str, ...] = ()
-    status_digest: bytes | None = None
-    status_baseline: bytes | None = None
-    status_lost: tuple[str, ...] = ()
-    remainder: Remainder = NOTHING_REMAINS
-    owner_had_it: bool = False
-
-    @property
-    def lost(self) -> tuple[str, ...]:
-        """The wanted fields that the API server here does not store."""
-        return self.remainder.lost + self.status_lost
-
-    @property
-    def source(self) -> tuple[GVK, ObjectKey] | None:
-        """The kind and key of the object that the copy was made from; None for another object."""
-        provenance = self.marks.provenance
-        return (provenance.source, provenance.key) if provenance is not None else self.birth
-
-    @property
-    def origin(self) -> RuleAndOwner:
-        """The rule and the owner that the copy was made by; empty where that is not known."""
-        provenance = self.marks.provenance
-        return (provenance.rule if provenance is not None else "", self.marks.owner or HERE)
-
-    @property
-    def stands_for(self) -> tuple[object, ...] | None:
-        """The source of this copy and the cluster that made it; None while it is being deleted."""
-        provenance = self.marks.provenance
-        if self.deleting or not self.marks.is_copy:
-            return None
-        return (self.marks.owner, self.source, provenance.cluster if provenance is not None else None)
-
-    def group(self, kind: GVK) -> CopyGroup:
-        """Return the group of this object of a kind."""
-        source, provenance = self.source, self.marks.provenance
-        made_from = kind if source is None else source[0]
-        rule = (None, None) if provenance is None else (provenance.rule, provenance.rule_owner)
-        return CopyGroup(self.marks.owner, self.natural, (made_from.group, made_from.kind), *rule)
 
 
 class PlaceChange(NamedTuple):
@@ -294,7 +206,7 @@ class LocalCache:
             case Unchanged() if record is not None:
                 record.verified = record.revision
             case StatusStored() if record is not None:
-                _record_status(record, result)
+                record.record_status(result)
             case Doubted() if record is not None:
                 record.desired = record.made_from = record.status_digest = None
                 record.verified = 0
@@ -482,17 +394,3 @@ class LocalCache:
             return None
         found = (decode_manifest(obj.raw).get("spec") or {}).get("clusterID")
         return ClusterUID(found) if isinstance(found, str) and found else None
-
-
-def _record_status(record: CopyRecord, result: StatusStored) -> None:
-    """Record the status of a copy; after our own status write, nothing else has changed."""
-    obj = result.obj
-    if obj is not None and obj.uid != record.uid:
-        return
-    record.status_digest, record.status_baseline = result.status_digest, result.baseline
-    record.status_lost = result.lost
-    if result.status_digest is None:
-        record.made_from = None
-    if obj is not None and obj.revision > record.revision:
-        record.verified = obj.revision if record.verified == record.revision else 0
-        record.revision = obj.revision

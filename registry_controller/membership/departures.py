@@ -13,7 +13,7 @@ from typing import Protocol
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.copy_index import CopyIndex
-from registry_controller.cache.local_cache import HERE, CopyRecord
+from registry_controller.cache.copy_record import HERE, CopyRecord
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.core.decision.decision import Apply, Decision, Reason, Skip, owner_of
 from registry_controller.core.decision.state import TargetState, is_container

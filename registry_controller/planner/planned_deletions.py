@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from registry_controller.api.meta import ClusterUID
-from registry_controller.cache.local_cache import RuleAndOwner
+from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Apply, Delete, Hold, Reason, owner_of
 from registry_controller.core.decision.deletion_limit import LimitVerdict, Window, count_absent, judge

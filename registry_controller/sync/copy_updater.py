@@ -18,7 +18,8 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, Contested, Immutable
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.copy_index import CopyIndex
-from registry_controller.cache.local_cache import CopyRecord, LocalCache
+from registry_controller.cache.copy_record import CopyRecord
+from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.write_results import StatusStored, Unchanged
 from registry_controller.core.decision.decision import Delete, Reason
 from registry_controller.core.decision.state import NamespaceState, TargetState

@@ -18,8 +18,9 @@ import orjson
 from registry_controller.api import meta
 from registry_controller.api.errors import AlreadyExists, Conflict, Forbidden, Immutable, InvalidObject, NotFound
 from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
+from registry_controller.cache.copy_record import HERE, CopyRecord
 from registry_controller.cache.interner import Interner
-from registry_controller.cache.local_cache import HERE, CopyRecord, LocalCache
+from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.write_results import InSync, StatusStored, Stored
 from registry_controller.core.decision.ownership import read_marks
 from registry_controller.core.diff.drift import NOTHING_LEFT, Left, carry_over, compare, compare_and_merge

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.meta import Target
-from registry_controller.cache.local_cache import RuleAndOwner
+from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.deletion_limit import Charge, Window, window_of
 from registry_controller.sync.deletion_count import DeletionCount

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.copy_index import CopyIndex
-from registry_controller.cache.local_cache import RuleAndOwner
+from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Decision, Delete, Hold, NeedsProof, Reason, deletion_in
 from registry_controller.core.decision.deletion_limit import (

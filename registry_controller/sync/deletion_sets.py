@@ -14,7 +14,7 @@ from typing import Final
 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.cache.copy_index import CopyIndex
-from registry_controller.cache.local_cache import RuleAndOwner
+from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.deletion_limit import LimitVerdict
 from registry_controller.report.logs import get_logger

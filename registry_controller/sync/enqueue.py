@@ -15,7 +15,8 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
 from registry_controller.cache.copy_index import CopyIndex
-from registry_controller.cache.local_cache import HERE, CopyGroup, CopyRecord, LocalCache
+from registry_controller.cache.copy_record import HERE, CopyGroup, CopyRecord
+from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.clusters.watch_plan import RuleChanges

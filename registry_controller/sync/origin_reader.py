@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, GroupKind, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.copy_index import CopyIndex
-from registry_controller.cache.local_cache import CopyRecord
+from registry_controller.cache.copy_record import CopyRecord
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.cache.source_records import SourceRecord

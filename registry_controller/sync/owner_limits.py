@@ -12,7 +12,7 @@ from typing import NamedTuple
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.copy_index import CopyIndex
-from registry_controller.cache.local_cache import RuleAndOwner
+from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.stored_objects import StoredCluster
 from registry_controller.core.decision.deletion_limit import LimitVerdict, Window, is_notable, window_of

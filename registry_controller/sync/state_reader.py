@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.caches import Caches
-from registry_controller.cache.local_cache import CopyRecord
+from registry_controller.cache.copy_record import CopyRecord
 from registry_controller.cache.source_index import Offer
 from registry_controller.cache.write_results import Rendered
 from registry_controller.clusters.provider import ClusterProvider

@@ -14,7 +14,7 @@ import orjson
 from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, Forbidden, Immutable, Invalid, NotFound, RegistryError
 from registry_controller.api.meta import GVR, Manifest, ObjectKey, Target
-from registry_controller.cache.local_cache import CopyRecord
+from registry_controller.cache.copy_record import CopyRecord
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.core.diff.drift import Comparison, Drift
 from registry_controller.core.diff.question import Known, NextStep, list_suspects

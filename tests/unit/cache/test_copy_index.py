@@ -10,7 +10,7 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, encode
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.cache.copy_index import CopyIndex, Offers
-from registry_controller.cache.local_cache import CopyRecord
+from registry_controller.cache.copy_record import CopyRecord
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.kube.object import decode_object
 from registry_controller.watch.body_cache import BodyCache

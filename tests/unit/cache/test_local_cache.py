@@ -10,7 +10,8 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.copy_index import CopyIndex
-from registry_controller.cache.local_cache import HERE, LocalCache, PlaceChange
+from registry_controller.cache.copy_record import HERE
+from registry_controller.cache.local_cache import LocalCache, PlaceChange
 from registry_controller.cache.write_results import InSync, Rendered, StatusStored, Stored, Unchanged
 from registry_controller.core.decision.ownership import Marks
 from registry_controller.kube.object import PartialObject, decode_object
