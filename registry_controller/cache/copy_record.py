@@ -1,4 +1,4 @@
-"""What the local cache knows of one copy: marks, numbers and digests, never the body of a copy in sync."""
+"""Records of copies in the local cluster: marks, numbers and digests, never the body of a copy in sync."""
 
 from __future__ import annotations
 
