@@ -42,7 +42,7 @@ _ALL = {"apiGroups": ["", "apps", "events.k8s.io"], "resources": ["*"], "verbs":
 
 
 def confine(api: Api) -> None:
-    """Let the deployment controller write in the namespace `default` only, also after the API server restarts."""
+    """Restrict the writes of the deployment controller to the namespace `default`, for good."""
     rules = [{**_APPS, "verbs": list(_READ)}, {"apiGroups": [""], "resources": ["pods"], "verbs": list(_READ)}]
     kept = {"annotations": {"rbac.authorization.kubernetes.io/autoupdate": "false"}}
     role = f"{_RBAC}/clusterroles/{_ROLE}"

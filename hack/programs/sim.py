@@ -25,7 +25,7 @@ The executor's max_tasks_per_child is not used: when more tasks wait than its pr
 ever (Python 3.11 to 3.14 as of July 2026, https://github.com/python/cpython/issues/115634).
 """
 _LARGE = 1000
-"""From so many schedules on, a deed or reason that never occurred is a failure: it is too likely to be missed."""
+"""From so many schedules on, a deed, effect or reason that never occurred is a failure: it may be missed."""
 _SHOWN = 3
 _SAID_EVERY_S = 60.0
 _LINES = 60
@@ -121,6 +121,7 @@ def _show_counts(tally: Tally) -> None:
         ("clauses", tally.clauses),
         ("faults", tally.faults),
         ("deeds", tally.deeds),
+        ("effects", tally.effects),
     ):
         print(f"{title}:")
         _show_table(counts)
@@ -136,10 +137,11 @@ def _show_table(counts: Counter[str]) -> None:
 
 def _never(tally: Tally) -> list[str]:
     from tests.sim.schedule.stage import DEEDS
-    from tests.sim.schedule.tally import CLAUSES
+    from tests.sim.schedule.tally import CLAUSES, EFFECTS
 
     missing = tally.missing_reasons()
     missing += [clause for clause in CLAUSES if not tally.clauses[clause]]
+    missing += [effect for effect in EFFECTS if not tally.effects[effect]]
     return missing + [
         name for name, found in DEEDS.items() if not (tally.faults if found.is_fault else tally.deeds)[name]
     ]
