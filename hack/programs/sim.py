@@ -92,7 +92,7 @@ def main(options: argparse.Namespace) -> int:
         _show_broken(play(draw(seed)), shrink_s=options.shrink)
     rate = f"{report.count / took_s:.1f} a second, with {options.workers} workers"
     print(f"{report.count} schedules in {took_s:.0f} s, {rate}")
-    never = _never(report.tally)
+    never = list_missing(report.tally)
     if never:
         print(f"never occurred: {', '.join(never)}")
     print(f"{len(report.broken)} broke a law" if report.broken else "no law was broken")
@@ -135,7 +135,8 @@ def _show_table(counts: Counter[str]) -> None:
         print("  " + "".join(f"{cell:<{width}}" for cell in cells[start : start + columns]).rstrip())
 
 
-def _never(tally: Tally) -> list[str]:
+def list_missing(tally: Tally) -> list[str]:
+    """List the reasons, clauses, effects and deeds that never occurred."""
     from tests.sim.schedule.stage import DEEDS
     from tests.sim.schedule.tally import CLAUSES, EFFECTS
 
