@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from . import flags
+from . import controllers, flags
 from .api import Api, Manifest
 from .audit import POLICY, audit_offset, read_audit
 from .build import ensure_binaries
@@ -46,6 +46,7 @@ class Cluster:
         feature_gates: Sequence[str] = (),
         fsync: bool = False,
         audit_policy: str = POLICY,
+        has_workloads: bool = False,
     ) -> None:
         self.name = name
         self.directory = directory
@@ -55,6 +56,7 @@ class Cluster:
         self._binaries = dict(binaries)
         self._feature_gates = tuple(feature_gates)
         self._fsync = fsync
+        self._has_workloads = has_workloads
         self.guests: list[Callable[[], None]] = []  # called before the cluster ends
         directory.mkdir(parents=True)
         from .certificates import create_pki  # noqa: PLC0415 - the only third-party import; --help needs none
@@ -99,6 +101,8 @@ class Cluster:
         self.apiserver.wait_ready(_READY_TIMEOUT_S)
         self.controller_manager.start()
         self.controller_manager.wait_ready(_READY_TIMEOUT_S)
+        if self._has_workloads:
+            controllers.confine(self.api)
 
     def stop(self) -> None:
         """Stop all processes; data and ports are kept."""
@@ -182,12 +186,15 @@ class Cluster:
             egress=egress,
             feature_gates=self._feature_gates,
         )
-        controllers = flags.controller_manager_flags(addresses, pki=self.pki, kubeconfig=manager_kubeconfig)
+        names = (*controllers.ALWAYS, *(controllers.WORKLOADS if self._has_workloads else ()))
+        manager_flags = flags.controller_manager_flags(
+            addresses, pki=self.pki, kubeconfig=manager_kubeconfig, controllers=names
+        )
         self.etcd = self._process("etcd", etcd, ready=lambda: etcd_missing(addresses.etcd))
         self.apiserver = self._process("kube-apiserver", apiserver, ready=lambda: self.api.missing("/readyz"))
         self.controller_manager = self._process(
             "kube-controller-manager",
-            controllers,
+            manager_flags,
             ready=lambda: self._unsettled(addresses.controller_manager),
         )
 

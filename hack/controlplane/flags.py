@@ -11,19 +11,6 @@ from pathlib import Path
 
 from .pki import Pki
 
-# Controllers whose work a client notices: ServiceAccounts, tokens, aggregated roles, namespaces, owners, CAs,
-# and the types in policies.
-_CONTROLLERS = (
-    "serviceaccount-controller",
-    "serviceaccount-token-controller",
-    "clusterrole-aggregation-controller",
-    "namespace-controller",
-    "garbage-collector-controller",
-    "root-ca-certificate-publisher-controller",
-    "endpointslice-mirroring-controller",
-    "validatingadmissionpolicy-status-controller",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
@@ -82,7 +69,9 @@ def apiserver_flags(
     return [*flags, f"--feature-gates={','.join(feature_gates)}"] if feature_gates else flags
 
 
-def controller_manager_flags(addresses: Addresses, *, pki: Pki, kubeconfig: Path) -> list[str]:
+def controller_manager_flags(
+    addresses: Addresses, *, pki: Pki, kubeconfig: Path, controllers: Sequence[str]
+) -> list[str]:
     """Return the flags. Credentials per controller stay on: without them, aggregation and CA publishing get 403."""
     return [
         f"--kubeconfig={kubeconfig}",
@@ -97,5 +86,5 @@ def controller_manager_flags(addresses: Addresses, *, pki: Pki, kubeconfig: Path
         "--authentication-skip-lookup=true",
         "--authorization-always-allow-paths=/healthz",
         "--controller-start-interval=0",
-        f"--controllers={','.join(_CONTROLLERS)}",
+        f"--controllers={','.join(controllers)}",
     ]

@@ -26,7 +26,8 @@ class Group:
 
     directory: the folder of all files, which stays (then the processes stop gently, so that the data is whole); None is
     a temporary one, removed at the end. feature_gates: of the API servers, as "WatchList=false". fsync: of etcd, for
-    latency measurements. audit_policy: of the API servers, for audit logs with bodies.
+    latency measurements. audit_policy: of the API servers, for audit logs with bodies. has_workloads: with
+    the controllers of Deployments, ReplicaSets, Jobs and quotas.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Group:
         feature_gates: Sequence[str] = (),
         fsync: bool = False,
         audit_policy: str = POLICY,
+        has_workloads: bool = False,
     ) -> None:
         self.prefix = prefix
         self._size = size
@@ -45,6 +47,7 @@ class Group:
         self._feature_gates = tuple(feature_gates)
         self._fsync = fsync
         self._audit_policy = audit_policy
+        self._has_workloads = has_workloads
         self._clusters: list[Cluster] = []
         self._guardian: Guardian | None = None
         self._directory: Path | None = None
@@ -145,6 +148,7 @@ class Group:
             feature_gates=self._feature_gates,
             fsync=self._fsync,
             audit_policy=self._audit_policy,
+            has_workloads=self._has_workloads,
         )
 
     def _write_kubeconfig(self) -> None:

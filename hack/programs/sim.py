@@ -25,7 +25,7 @@ The executor's max_tasks_per_child is not used: when more tasks wait than its pr
 ever (Python 3.11 to 3.14 as of July 2026, https://github.com/python/cpython/issues/115634).
 """
 _LARGE = 1000
-"""From so many schedules on, a deed or reason that never occurred is a failure: it is too likely to be missed."""
+"""From so many schedules on, a deed, effect or reason that never occurred is a failure: it may be missed."""
 _SHOWN = 3
 _SAID_EVERY_S = 60.0
 _LINES = 60
@@ -92,7 +92,7 @@ def main(options: argparse.Namespace) -> int:
         _show_broken(play(draw(seed)), shrink_s=options.shrink)
     rate = f"{report.count / took_s:.1f} a second, with {options.workers} workers"
     print(f"{report.count} schedules in {took_s:.0f} s, {rate}")
-    never = _never(report.tally)
+    never = list_missing(report.tally)
     if never:
         print(f"never occurred: {', '.join(never)}")
     print(f"{len(report.broken)} broke a law" if report.broken else "no law was broken")
@@ -121,6 +121,7 @@ def _show_counts(tally: Tally) -> None:
         ("clauses", tally.clauses),
         ("faults", tally.faults),
         ("deeds", tally.deeds),
+        ("effects", tally.effects),
     ):
         print(f"{title}:")
         _show_table(counts)
@@ -134,12 +135,14 @@ def _show_table(counts: Counter[str]) -> None:
         print("  " + "".join(f"{cell:<{width}}" for cell in cells[start : start + columns]).rstrip())
 
 
-def _never(tally: Tally) -> list[str]:
+def list_missing(tally: Tally) -> list[str]:
+    """List the reasons, clauses, effects and deeds that never occurred."""
     from tests.sim.schedule.stage import DEEDS
-    from tests.sim.schedule.tally import CLAUSES
+    from tests.sim.schedule.tally import CLAUSES, EFFECTS
 
     missing = tally.missing_reasons()
     missing += [clause for clause in CLAUSES if not tally.clauses[clause]]
+    missing += [effect for effect in EFFECTS if not tally.effects[effect]]
     return missing + [
         name for name, found in DEEDS.items() if not (tally.faults if found.is_fault else tally.deeds)[name]
     ]

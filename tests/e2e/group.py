@@ -254,10 +254,16 @@ _TELLING = 12  # characters from which a value in a Secret is one that would be 
 
 @contextlib.contextmanager
 def joined_group(
-    size: int, *, prefix: str, values: tuple[str, ...] = (), canaries: tuple[str, ...] = (), verb: str = "create"
+    size: int,
+    *,
+    prefix: str,
+    values: tuple[str, ...] = (),
+    canaries: tuple[str, ...] = (),
+    verb: str = "create",
+    has_workloads: bool = False,
 ) -> Iterator[list[Member]]:
     """Run clusters that form a group by a chain of swaps and may sync ConfigMaps; hold the invariants at the end."""
-    with Group(size, prefix=prefix) as group, holding_invariants(*canaries) as members:
+    with Group(size, prefix=prefix, has_workloads=has_workloads) as group, holding_invariants(*canaries) as members:
         members += start_members(group, *values)
         for member in members:
             grant(member, "configmaps", [""], ["configmaps"])

@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 from hack.programs.planted import Bug, bugs, plant
+from hack.programs.sim import list_missing
+from registry_controller.core.decision.decision import Reason
 from tests.sim.schedule.schedule import draw
+from tests.sim.schedule.stage import DEEDS
+from tests.sim.schedule.tally import CLAUSES, EFFECTS, RESTORED, Tally
 
 ROOT = Path(__file__).parent.parent.parent
 COUNT = 12
@@ -35,6 +39,15 @@ def test_a_seed_draws_one_schedule_that_is_long_and_troubled_enough(seed: int) -
     assert schedule.faults >= 5
 
 
+def test_what_never_occurred_is_reported() -> None:
+    """Each deed, each reason, each clause, and each effect that a deed has only where it can."""
+    missing = list_missing(Tally())
+    assert set(missing) == {*DEEDS, *(reason.value for reason in Reason), *CLAUSES, *EFFECTS}
+    tally = Tally()
+    tally.effect(RESTORED)
+    assert set(missing).difference(list_missing(tally)) == {RESTORED}
+
+
 @pytest.mark.parametrize("bug", bugs(), ids=lambda bug: bug.name)
 def test_a_planted_bug_can_still_be_planted(bug: Bug, tmp_path: Path) -> None:
     """hack/planted says who notices it."""
@@ -44,4 +57,4 @@ def test_a_planted_bug_can_still_be_planted(bug: Bug, tmp_path: Path) -> None:
 
 def test_every_bug_is_there_to_plant() -> None:
     """Each is another law broken."""
-    assert len(bugs()) == 30
+    assert len(bugs()) == 31

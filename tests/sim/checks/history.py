@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from registry_controller.api.meta import ObjectKey
@@ -45,6 +45,8 @@ class History:
     """The changes of all clusters, in order, and every state of every object.
 
     What a cluster was before it was built anew has a name of its own: `ids` has all of them, `members` those of now.
+    `lost_rules` are those that went with their definition or by a restore, each with the cluster that it was made in
+    and its uid: nobody deleted them.
     """
 
     def __init__(self, members: Sequence[Member]) -> None:
@@ -52,6 +54,7 @@ class History:
         self.ids = {member.name: str(member.id) for member in members}
         self.entries: list[Entry] = []
         self.rebuilds: list[Rebuild] = []
+        self.lost_rules: set[tuple[str, str]] = set()
         self._states: dict[tuple[str, str, ObjectKey], list[State]] = {}
         for member in members:
             for kind, key, found in _objects(member.server):
@@ -78,7 +81,13 @@ class History:
         for kind, key in dict.fromkeys((*before, *after)):
             old, new = before.get((kind, key)), after.get((kind, key))
             if old is not new:
+                if old is not None and new is None and kind.kind == "ResourceSyncRule":
+                    self.see_rules_lost(member.name, [old])
                 self.add(Entry(at, member.name, "", Change(0, kind, key, old, new, old)))
+
+    def see_rules_lost(self, cluster: str, rules: Iterable[Manifest]) -> None:
+        """Note that rules of a cluster go, and that nobody deletes them."""
+        self.lost_rules |= {(cluster, found["metadata"]["uid"]) for found in rules}
 
     def add(self, entry: Entry) -> None:
         """Note a change."""
@@ -169,6 +178,10 @@ class Now:
     def habits(self, cluster: str) -> Habits:
         """Tell what a cluster's API server makes of objects."""
         return self._members[cluster].server.habits
+
+    def is_lost(self, cluster: str, rule_uid: str) -> bool:
+        """Say whether a rule of a cluster is gone, and nobody deleted it."""
+        return (cluster, rule_uid) in self._history.lost_rules
 
     def last(self, cluster: str, kind: str, key: ObjectKey) -> Manifest | None:
         """Tell what an object was before it was deleted."""

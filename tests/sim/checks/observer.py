@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import dataclasses
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
 
-from registry_controller.api import meta
+from registry_controller.api import meta, names
+from registry_controller.api.deleted_rules import read_deleted_rules
 from registry_controller.api.meta import ObjectKey
 from registry_controller.core.decision.decision import Reason
 from tests.sim.checks.convergence import Wrong
@@ -107,19 +108,20 @@ class Observer:
 
     def _check_journal(self, server: ApiServer, name: str) -> None:
         self._tally.clauses["R5"] += len(server.journal)
-        edits = Counter(
-            (entry.change.kind.kind, entry.change.key)
-            for entry in self.history.entries
-            if entry.cluster == name and entry.who != name
-        )
+        edits = defaultdict[tuple[str, ObjectKey], list[float]](list)
+        for entry in self.history.entries:
+            if entry.cluster == name and entry.who != name:
+                edits[entry.change.kind.kind, entry.change.key].append(entry.at)
         for write in server.journal:
             where = f"{write.verb} {write.kind} {write.key} at {name} by {write.who}"
             if write.who != name:
                 self._break("R5", where, "a write")
             is_update = write.verb == "update" and write.kind in WRITTEN and write.status == 200
             if is_update and not write.changed and not server.habits.has(write.kind, Habit.REFUSES_DRY_RUNS):
-                edits[write.kind, write.key] -= 1  # what somebody edited is put back, also where that is no repair
-                if edits[write.kind, write.key] < 0:
+                earlier = edits[write.kind, write.key]
+                if earlier and earlier[0] <= write.at:
+                    earlier.pop(0)  # what somebody edited is put back, also where that is no repair
+                else:
                     self._break("A10", where, "was sent, and is what is stored")
 
     def _listen(self, member: Member) -> None:
@@ -168,6 +170,7 @@ class Observer:
         if change.kind.kind == "Event":
             return
         self._guards.see(entry, member, where)
+        self._check_lost_rules(entry, where)
         if change.before is not None:
             self._check_native(entry, change.before, where)
         if change.new is None or _is_going(change.new) > _is_going(change.before):
@@ -429,6 +432,23 @@ class Observer:
                 if oracle.fate(entry.cluster, before) is not Fate.STAYS:
                     return True
         return False
+
+    def _check_lost_rules(self, entry: Entry, where: str) -> None:
+        """W3: a rule that nobody deleted is in no record of deleted rules, and its copies stay."""
+        before, new, lost = entry.change.before, entry.change.new, self.history.lost_rules
+        if new is not None and entry.change.key.name == names.DELETED_RULES_OBJECT:
+            self._tally.clause("W3")
+            recorded = {(entry.cluster, rule.uid) for rule in read_deleted_rules(new["metadata"]["annotations"])}
+            if recorded & lost:
+                self._break("W3", where, "names a rule that went with its definition, or by a restore")
+        if new is not None or before is None or before["kind"] != "ResourceSyncRule":
+            return
+        marks = marks_of(before)
+        owner, uid = self._name(marks.owner), str((marks.provenance.get("source") or {}).get("uid", ""))
+        if (owner, uid) in lost and not self._has_left(entry, owner):
+            name = ObjectKey("", before["metadata"]["name"])
+            if not any(self.history.states_since(owner, "ResourceSyncRule", name, at=entry.at - WINDOW_S)):
+                self._break("W3", where, f"was deleted, and {owner} lost it, and did not delete it")
 
     def _lost_for_a_moment(self, entry: Entry, before: Manifest) -> Iterator[str]:
         """List what is missing and was there less than the stabilization window ago, if the copy was wanted with it."""

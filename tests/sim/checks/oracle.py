@@ -49,6 +49,8 @@ class World(Protocol):
 
     def habits(self, cluster: str) -> Habits: ...
 
+    def is_lost(self, cluster: str, rule_uid: str) -> bool: ...
+
 
 class Claim(NamedTuple):
     """A source that is to be at a place, with the rule by which it is."""
@@ -203,8 +205,11 @@ class Oracle:
             return Fate.OPEN  # it is a copy where its owner was seen to have its source
         kind, key = source_named_by(copy)
         source = self.natives(owner, kind).get(key)
-        if source is None and kind == "ResourceSyncRule" and not self._is_recorded(owner, _uid_of_source(marks)):
-            return Fate.OPEN
+        if source is None and kind == "ResourceSyncRule":
+            if self.world.is_lost(owner, _uid_of_source(marks)):
+                return Fate.STAYS
+            if not self._is_recorded(owner, _uid_of_source(marks)):
+                return Fate.OPEN
         if source is None and not deletes and self._was_let_go(cluster, copy, owner, kind=kind, key=key):
             return Fate.OPEN
         if not marks.provenance:
@@ -241,7 +246,10 @@ class Oracle:
             home = self.name_of(marks.provenance["ruleOwner"])
             if not home:
                 return Fate.STAYS
-            if not self._is_recorded(home, marks.provenance.get("ruleUID", "")):
+            uid = marks.provenance.get("ruleUID", "")
+            if self.world.is_lost(home, uid):
+                return Fate.STAYS
+            if not self._is_recorded(home, uid):
                 return Fate.OPEN  # nothing may show that it was deleted
             return Fate.GOES if deletes or marks.provenance["policy"] == "Delete" else Fate.STAYS
         if rule.is_idle:

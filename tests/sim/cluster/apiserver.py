@@ -245,6 +245,8 @@ class ApiServer:
         manager = request.query.get("fieldManager", "unknown")
         if method in ("POST", "PUT") and body.get("apiVersion", request.api_version) != request.api_version:
             raise Refusal(400, "BadRequest", "the API version in the data does not match the expected API version")
+        if method == "POST" and not key.name and kind in self._terminating:
+            raise Refusal(405, "MethodNotAllowed", "create not allowed while custom resource definition is terminating")
         if method == "POST" and not key.name:
             return request.shown(self.store.create(kind, key.namespace, body, manager=manager, dry_run=dry))
         if method == "DELETE":

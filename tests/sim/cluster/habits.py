@@ -22,6 +22,11 @@ class Habit(enum.Enum):
     REFUSES_DRY_RUNS = "a webhook does not support dry runs"
     KEEPS = "an update without a field keeps the present value"
 
+    @property
+    def effect(self) -> str:
+        """Name the habit in counts."""
+        return f"an API server {self.name.lower().replace('_', ' ')}"
+
 
 @dataclass
 class Habits:

@@ -20,6 +20,7 @@ from tests.sim.cluster.store import Change, Refusal
 from tests.sim.cluster.transport import Fault, Wire
 from tests.sim.schedule.drawing import another, nothing
 from tests.sim.schedule.stage import Stage, deed
+from tests.sim.schedule.tally import RESTORED, RESTORED_AHEAD
 
 Names = Sequence[str]
 _DURATIONS_S = (0.3, 2.0, 8.0, 25.0, 60.0)
@@ -226,6 +227,7 @@ def has_its_etcd_restored(stage: Stage, member: Member, age_s: float, bump: int)
         if member.server is server and is_same:
             stage.group.cut(member.name)
             stage.observer.see_restored(member, lambda: server.store.restore(backup, bump=bump))
+            stage.tally.effect(RESTORED_AHEAD if bump else RESTORED)
 
     stage.until(age_s, restore)
 

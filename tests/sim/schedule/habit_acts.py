@@ -28,16 +28,21 @@ def has_a_habit(stage: Stage, member: Member, name: str) -> bool:
     if any(habits.has(KIND, held) for held in _PATHS):
         return False
     habits.add(KIND, habit, *_PATHS[habit])
+    stage.tally.effect(habit.effect)
     return True
 
 
-@deed(lambda chance, who, names: (chance.choice((3.0, 30.0, 150.0)),), fault=True, weight=3)
+TO_THE_END_S = 1000.0
+
+
+@deed(lambda chance, who, names: (chance.choice((3.0, 30.0, TO_THE_END_S)),), fault=True, weight=3)
 def has_an_old_definition(stage: Stage, member: Member, duration_s: float) -> bool:
     """Drop a field of Widgets until their definition is upgraded."""
     habits = member.server.habits
     if habits.has(KIND, Habit.PRUNES):
         return False
     habits.add(KIND, Habit.PRUNES, "spec", "tier")
+    stage.tally.effect(Habit.PRUNES.effect)
     stage.until(duration_s, lambda: habits.drop(KIND, Habit.PRUNES))
     return True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from typing import Any
 
@@ -203,7 +202,7 @@ def leaves(stage: Stage, member: Member) -> bool:
     yet would bring the old one back under its name, and that is for people to clear up.
     """
     own = member.find("Cluster", member.name)
-    if own is None or own["metadata"].get("deletionTimestamp") or not _has_one_name(stage, member):
+    if own is None or own["metadata"].get("deletionTimestamp") or not has_one_name(stage, member):
         return False
     stone = Tombstone(member.id, own["metadata"]["uid"], member.id, today() + LASTS)
     if member.find("ClusterFeature", stone.name) is None:
@@ -215,13 +214,13 @@ def leaves(stage: Stage, member: Member) -> bool:
 @deed(nothing, weight=2)
 def loses_its_own_cluster(stage: Stage, member: Member) -> bool:
     """Delete the own Cluster; the daemon makes it again."""
-    if not _has_one_name(stage, member):
+    if not has_one_name(stage, member):
         return False
     member.delete("Cluster", member.name)
     return True
 
 
-def _has_one_name(stage: Stage, member: Member) -> bool:
+def has_one_name(stage: Stage, member: Member) -> bool:
     """Say whether the own Cluster is made again under the name that the rest of the schedule expects."""
     own = [one["metadata"]["name"] for one in member.list("Cluster") if one["spec"].get("clusterID") == member.id]
     return own == [member.name] and member.name not in stage.rebuilt
@@ -230,7 +229,7 @@ def _has_one_name(stage: Stage, member: Member) -> bool:
 @deed(lambda chance, who, names: (chance.choice((0.3, 2.0, 20.0)), chance.random() < 0.5), weight=3)
 def replaces_its_own_cluster(stage: Stage, member: Member, pause_s: float, labelled: bool) -> bool:
     """Delete the own Cluster, and create it again in a moment, if the daemon has not."""
-    if not _has_one_name(stage, member):
+    if not has_one_name(stage, member):
         return False
     found = member.get("Cluster", member.name)
     info = {"name": member.name, **({"labels": {"again": "yes"}} if labelled else {})}
@@ -243,40 +242,4 @@ def replaces_its_own_cluster(stage: Stage, member: Member, pause_s: float, label
 
     member.delete("Cluster", member.name)
     stage.until(pause_s, create)
-    return True
-
-
-@deed(lambda chance, who, names: (chance.choice(("Widget", "Region")), chance.choice((0.3, 5.0, 40.0))), weight=3)
-def has_a_kind_reinstalled(stage: Stage, member: Member, kind: str, pause_s: float) -> bool:
-    """Delete the definition of a kind, and all its objects with it; install it again in a moment."""
-    if member.name in stage.rebuilt or not member.server.serves(kind) or not member.list(kind):
-        return False
-    stage.observer.definitions.see_lost(member.name, kind, at=asyncio.get_running_loop().time())
-    member.server.terminate(kind)
-    for found in member.list(kind):
-        member.delete(kind, found["metadata"]["name"], namespace=found["metadata"].get("namespace", ""))
-
-    def remove() -> None:
-        member.server.change_served(kind, served=False)
-        stage.group.cut(member.name)
-
-    stage.until(0.5, remove)
-    stage.until(0.5 + pause_s, lambda: member.server.change_served(kind, served=True))
-    return True
-
-
-@deed(lambda chance, who, names: (chance.choice((0.3, 5.0, 40.0)),), weight=2)
-def has_its_definition_reinstalled(stage: Stage, member: Member, pause_s: float) -> bool:
-    """Delete the definition of Clusters, and all Clusters with it; install it again in a moment.
-
-    The daemon lives: a later one knows only what the Secrets show.
-    """
-    if member.daemon is None or not member.server.serves("Cluster") or not _has_one_name(stage, member):
-        return False
-    member.server.change_served("Cluster", served=True)
-    for found in member.list("Cluster"):
-        member.delete("Cluster", found["metadata"]["name"])
-    member.server.change_served("Cluster", served=False)
-    stage.group.cut(member.name)
-    stage.until(pause_s, lambda: member.server.change_served("Cluster", served=True))
     return True

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from tests.sim.schedule import object_acts
+from tests.sim.schedule.habit_acts import TO_THE_END_S
 from tests.sim.schedule.stage import Step
 
 
@@ -208,14 +209,29 @@ def _reinstalled(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def rules_reinstalled(chance: random.Random, names: str) -> list[Step]:
+    """Delete the definition of rules, and install it again; the rules had copies there and elsewhere."""
+    home, owner, _ = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    places = [(kind, "default", name) for name in "xy"]
+    times_s = chance.choice((0.5, 8.0)), chance.choice((0.3, 40.0)), chance.choice((0.3, 60.0, 60.0))
+    return [
+        Step(0.0, "rules", home, (f"{kind.lower()}s-1", (kind, "plain", "labels", "Delete", ""))),
+        *(Step(0.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")) for place in places),
+        Step(3.0, "has its rules reinstalled", home, times_s),
+        Step(chance.choice((5.0, 60.0)), chance.choice(("restarts", "is killed")), chance.choice(names)),
+        Step(chance.choice((20.0, 60.0)), "puts", owner, (places[0], f"v{chance.randrange(10**6)}", "sync")),
+    ]
+
+
 def stored_otherwise(chance: random.Random, names: str) -> list[Step]:
     """Let an API server make something else of a copy than what it is sent; or somebody edit the copy's status."""
     here, owner, _ = _three(chance, names)
     place = ("Widget", "default", chance.choice("xyz"))
-    happen = chance.choice((
-        Step(0.0, "has a habit", here, (chance.choice(("NORMALISES", "STAMPS", "REFUSES_DRY_RUNS")),)),
-        Step(0.0, "has an old definition", here, (chance.choice((30.0, 150.0)),)),
-    ))  # fmt: skip
+    habit = chance.choice(("NORMALISES", "NORMALISES", "STAMPS", "REFUSES_DRY_RUNS", "", "", ""))
+    happen = Step(0.0, "has a habit", here, (habit,))
+    if not habit:
+        happen = Step(0.0, "has an old definition", here, (chance.choice((30.0, TO_THE_END_S, TO_THE_END_S)),))
     edits = [
         Step(3.0, "edits status of copy", here, (chance.randrange(1000), f"p{chance.randrange(10**6)}"))
         for _ in range(2)
@@ -274,8 +290,8 @@ def _altered_rule(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
-def _moved_in_vain(chance: random.Random, names: str) -> list[Step]:
-    """A rule gives its copies other names that cannot be made for a while; the source changes or goes meanwhile."""
+def moved_in_vain(chance: random.Random, names: str) -> list[Step]:
+    """Let a rule give its copies other names that cannot be made for a while; the source changes or goes meanwhile."""
     here, owner, _ = _three(chance, names)
     kind = chance.choice(("ConfigMap", "Widget"))
     places = [(kind, "default", name) for name in "xy"]
@@ -341,5 +357,5 @@ def _refused(chance: random.Random, names: str) -> list[Step]:
 SCENES: Sequence[Callable[[random.Random, str], list[Step]]] = (
     _unheard_while_silent, _forged_relay, _left_and_relayed, _inhabited_namespace, _carried_credentials, _rivals,
     _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything, comes_and_goes, _reinstalled,
-    _another_kind, _altered_rule, _moved_in_vain, _restored, _misplaced_name, _refused,
+    _another_kind, _altered_rule, moved_in_vain, _restored, _misplaced_name, _refused,
 )  # fmt: skip

@@ -9,12 +9,21 @@ from dataclasses import dataclass, replace
 from tests.sim.schedule import (  # noqa: F401 -- they put their deeds on the list
     copy_acts,
     credential_acts,
+    definition_acts,
     faults,
     habit_acts,
     member_acts,
     object_acts,
 )
-from tests.sim.schedule.scenes import SCENES, comes_and_goes, mass_loss, race_on_slow_ways, stored_otherwise
+from tests.sim.schedule.scenes import (
+    SCENES,
+    comes_and_goes,
+    mass_loss,
+    moved_in_vain,
+    race_on_slow_ways,
+    rules_reinstalled,
+    stored_otherwise,
+)
 from tests.sim.schedule.stage import DEEDS, Deed, Step
 
 STEPS = (18, 26)
@@ -24,8 +33,7 @@ _PAUSES_S = (0.0, 0.01, 0.3, 2.0, 7.0, 20.0)
 _PAUSES_WEIGHTS = (30, 15, 20, 20, 10, 5)
 _FURNITURE = 7
 _BRAKED, _CLOSED = 0.12, 0.15
-_RACED = 0.08
-_STORED_OTHERWISE = 0.25
+_OFTEN = ((race_on_slow_ways, 0.08), (stored_otherwise, 0.4), (moved_in_vain, 0.15), (rules_reinstalled, 0.15))
 _RARE = {"is rebuilt": 0.1, "shares what lets in": 0.05, "has many names": 0.02}
 
 
@@ -91,17 +99,16 @@ def draw(seed: int) -> Schedule:
 
 
 def _add_what_is_rare(chance: random.Random, names: str, steps: list[Step]) -> None:
-    """Add what changes a group so much that few schedules should have it, a race, and what servers make of
-    copies, drawn for themselves."""
+    """Add what changes a group so much that few schedules should have it, and scenes of which each law needs some,
+    drawn for themselves.
+    """
     for deed, share in _RARE.items():
         if chance.random() < share:
             steps.insert(chance.randint(3, len(steps)), _step(chance, names, DEEDS[deed]))
-    if chance.random() < _RACED:
-        at = chance.randint(3, len(steps))
-        steps[at:at] = race_on_slow_ways(chance, names)
-    if chance.random() < _STORED_OTHERWISE:
-        at = chance.randint(3, len(steps))
-        steps[at:at] = stored_otherwise(chance, names)
+    for scene, share in _OFTEN:
+        if chance.random() < share:
+            at = chance.randint(3, len(steps))
+            steps[at:at] = scene(chance, names)
 
 
 def _furnish(chance: random.Random) -> list[str]:
