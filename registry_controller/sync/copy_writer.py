@@ -114,12 +114,14 @@ class CopyWriter:
             verdict, body = compare_and_merge(wanted.manifest, current, manager=meta.FIELD_MANAGER, left=left)
             result = Update(True, verdict.managers, verdict.unpaired)
             if not adopt or verdict.is_in_sync:
-                known = get_known(record, wanted.marks, wanted.digest, believes_provenance=self._believes_provenance)
-                step = judge_difference(verdict, known)
+                known = get_known(record, wanted.marks, wanted.digest)
+                step = judge_difference(verdict, known, believes_provenance=self._believes_provenance)
                 remainder = known.remainder if known.is_same_wish else verdict.remainder
                 if step is NextStep.ASK:
                     asked = (gvr, wanted.target, wanted.manifest, current)
-                    step = await self._stored_form.ask(*asked, verdict=verdict, body=body, known=known, unknown=unknown)
+                    step = await self._stored_form.ask(
+                        *asked, verdict=verdict, body=body, left=left, known=known, unknown=unknown
+                    )
                     remainder = with_unknown(verdict.remainder, unknown)
                 if step is NextStep.IN_STEP:
                     self._accept(current, wanted, cache, remainder)

@@ -16,7 +16,7 @@ from registry_controller.api.errors import Conflict, Forbidden, Immutable, Inval
 from registry_controller.api.meta import GVR, Manifest, ObjectKey, Target
 from registry_controller.cache.copy_record import CopyRecord
 from registry_controller.core.decision.ownership import Marks
-from registry_controller.core.diff.drift import Comparison, Drift
+from registry_controller.core.diff.drift import Comparison, Drift, Left, is_repaired
 from registry_controller.core.diff.question import Known, NextStep, list_suspects
 from registry_controller.core.diff.remainder import list_kept, list_staying
 from registry_controller.core.diff.walk import format_place
@@ -70,10 +70,11 @@ class StoredForm:
         *,
         verdict: Comparison,
         body: Manifest,
+        left: Left,
         known: Known,
         unknown: list[str],
     ) -> NextStep:
-        """Send a dry run of a replacement by `body`: IN_STEP if it would store the present object.
+        """Send a dry run of a replacement by `body`: IN_STEP if it would store the present object, or repair nothing.
 
         The fields that the server's schema lacks are added to `unknown`. Raises Immutable where the server keeps a
         field of the former wish.
@@ -99,8 +100,12 @@ class StoredForm:
         if _PROVENANCE in verdict.paths:
             return NextStep.IN_STEP if self._digest(stored) == self._digest(current) else NextStep.WRITE
         # Earlier versions write less into the provenance, which alone is no reason for a write.
-        is_same = self._digest(without_provenance(stored)) == self._digest(without_provenance(current))
-        return NextStep.IN_STEP if is_same else NextStep.WRITE
+        if self._digest(without_provenance(stored)) == self._digest(without_provenance(current)):
+            return NextStep.IN_STEP
+        if not known.is_of_now or not known.is_same_origin:
+            return NextStep.WRITE  # a value that is not wanted may be that of an earlier state
+        repairs = is_repaired(wanted, current, stored, manager=meta.FIELD_MANAGER, left=left)
+        return NextStep.WRITE if repairs else NextStep.IN_STEP
 
     async def _check_kept(
         self,
@@ -155,7 +160,7 @@ class StoredForm:
         return _decode(raw)
 
 
-def get_known(record: CopyRecord, wanted: Marks, digest: bytes, *, believes_provenance: bool) -> Known:
+def get_known(record: CopyRecord, wanted: Marks, digest: bytes) -> Known:
     """Gather the facts about the last write of a copy: from its record, and from its provenance.
 
     `wanted` are the marks of the wanted copy, and `digest` is its digest.
@@ -167,7 +172,7 @@ def get_known(record: CopyRecord, wanted: Marks, digest: bytes, *, believes_prov
         is_remembered=record.desired is not None,
         is_same_wish=record.desired == digest,
         remainder=record.remainder,
-        is_of_now=is_of_now and believes_provenance,
+        is_of_now=is_of_now,
         is_same_origin=is_same,
     )
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry_controller.api import meta
-from registry_controller.core.diff.drift import Drift, compare, compare_and_merge, merge
+from registry_controller.core.diff.drift import NOTHING_LEFT, Drift, compare, compare_and_merge, is_repaired, merge
 from registry_controller.core.diff.question import Known, NextStep, judge_difference, list_suspects
 from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder, list_kept, list_staying
 from registry_controller.core.diff.schema_hashes import NOTHING_SEEN, look
@@ -86,6 +86,22 @@ def test_a_change_of_what_is_wanted_is_written_also_where_it_is_spelled_otherwis
     changed = copy.deepcopy(stored)
     changed["spec"][name] = "edited"
     assert judge_difference(compare(widget(spec), changed, manager=US), known) is NextStep.WRITE
+
+
+@given(SPECS, TEXTS, TEXTS, st.booleans())
+def test_a_value_that_the_server_renews_is_not_repaired_and_another_writers_is(
+    spec: Any, before: str, after: str, is_ours: bool
+) -> None:
+    """The server adds `stamp` at each write; nobody wants it. A wanted value that changed is repaired, too."""
+    ours = {**spec, "stamp": ""}
+    stored = widget({**spec, "stamp": after}, ours=ours)
+    present = widget({**spec, "stamp": before}, ours=ours if is_ours else spec)
+    if not is_ours:
+        entry = {"manager": "somebody", "operation": "Update", "fieldsV1": {"f:spec": {"f:stamp": {}}}}
+        present["metadata"]["managedFields"].append(entry)
+    assert is_repaired(widget(spec), present, stored, manager=US, left=NOTHING_LEFT) is not is_ours
+    present["spec"][min(spec)] = "edited"
+    assert is_repaired(widget(spec), present, stored, manager=US, left=NOTHING_LEFT)
 
 
 @given(SPECS, st.data())

@@ -205,3 +205,27 @@ def test_a_copy_that_waits_is_kept_fresh_again_once_the_name_is_taken_back() -> 
         assert here.condition("ResourceSyncRule", "named", "Synced")["status"] == "True"
 
     simulate(scenario, n=2)
+
+
+def test_two_copies_that_swap_their_names_are_changed_where_they_are() -> None:
+    """W3, O3: and revisions of two objects show no restored history."""
+    same = "{{ .Object.GetName }}"
+    swapped = '{{ if eq .Object.GetName "one" }}two{{ else }}one{{ end }}'
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        for name in (OLD, NEW):
+            owner.create(config_map(name, {"value": name}, labels=LABELS))
+        here.create(_rule(_override("name", same), "Delete"))
+        await group.settle()
+        uids = {found["metadata"]["uid"] for found in here.list("ConfigMap", namespace="default")}
+        here.apply(_rule(_override("name", swapped), "Delete"))
+        await group.settle()
+        found = here.list("ConfigMap", namespace="default")
+        assert {one["metadata"]["name"]: one["data"]["value"] for one in found} == {OLD: NEW, NEW: OLD}
+        assert {one["metadata"]["uid"] for one in found} == uids
+        assert here.condition("ResourceSyncRule", "named", "Synced")["status"] == "True"
+        assert not here.condition("ResourceSyncRule", "named", "HistoryRestored")
+
+    simulate(scenario, n=2)

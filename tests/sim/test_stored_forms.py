@@ -98,6 +98,32 @@ def test_a_copy_that_is_stored_otherwise_is_in_step_before_and_after_a_restart(
     simulate(scenario, n=2)
 
 
+@pytest.mark.parametrize("path", [("metadata", "annotations", "written-at"), ("spec", "stamp")])
+def test_a_value_that_admission_writes_anew_each_time_costs_no_write_at_a_restart(path: tuple[str, ...]) -> None:
+    """A10: what changed at the source, or by another writer, meanwhile is written."""
+
+    async def scenario(group: SimGroup) -> None:
+        group["a"].server.habits.add("Widget", Habit.RENEWS, *path)
+        here, owner = await a_copy(group, widget(value="small", size=1))
+        for _ in range(2):
+            await here.restart()
+            await group.settle()
+            assert writes_of(here) == 1
+            await check_in_step(group, here)
+        count = 1
+        for changer, change in ((owner, widget(size=2)), (here, widget(size=7)), (here, widget(value=None))):
+            await here.stop()
+            changer.write_as("somebody", change)
+            here.start()
+            await group.settle()
+            count += 1
+            assert writes_of(here) == count
+            found = spec_of(here)
+            assert (found["value"], found["size"]) == ("small", 2)
+
+    simulate(scenario, n=2)
+
+
 def test_what_was_changed_while_no_daemon_ran_is_put_back() -> None:
     async def scenario(group: SimGroup) -> None:
         group["a"].server.habits.add("Widget", Habit.NORMALISES, "spec", "value")

@@ -69,16 +69,21 @@ def apply_over(state: TargetState, current: CurrentCopy, claim: Claim) -> Decisi
         return Apply(claim, Reason.TAKE_OVER)
     if provenance is None:
         return Apply(claim, Reason.ADOPT)
+    reason = Reason.UPDATE if marks.is_bound_in(state.local) else Reason.ADOPT
     if claim.revision >= provenance.revision:
-        return Apply(claim, Reason.UPDATE if marks.is_bound_in(state.local) else Reason.ADOPT)
-    return judge_older(state, claim)
+        return Apply(claim, reason)
+    # The lower revision of another object is no earlier state: only that of the same source shows a restored history.
+    return judge_older(state, claim, confirmed=Reason.HISTORY_RESTORED if claim.is_of(state.copied_from) else reason)
 
 
-def judge_older(state: TargetState, claim: Claim) -> Decision:
-    """Decide about a claim that is older than the copy here, or than an earlier copy of its source here (O3)."""
+def judge_older(state: TargetState, claim: Claim, *, confirmed: Reason = Reason.HISTORY_RESTORED) -> Decision:
+    """Decide about a claim that is older than the copy here, or than an earlier copy of its source here (O3).
+
+    `confirmed` is the reason to apply it once the owner answers with that state.
+    """
     answer = _answer(state, claim.source)
     if answer is None or answer.answer is ProofResult.NOT_ASKED:
         return _question(Reason.STALE_SOURCE, OwnerAnswer(claim.source, ProofResult.FOUND, claim.revision))
     if answer.answer is ProofResult.FOUND and answer.revision == claim.revision:
-        return Apply(claim, Reason.HISTORY_RESTORED)
+        return Apply(claim, confirmed)
     return Hold(Reason.STALE_SOURCE, claim.owner)

@@ -95,6 +95,23 @@ def compare_and_merge(
     return Comparison(drift, paths, managers, kept, unpaired, remainder), merged
 
 
+def is_repaired(desired: Manifest, current: Manifest, stored: Manifest, *, manager: str, left: Left) -> bool:
+    """Return whether another difference from the wanted copy remains once `current` is stored as `stored`.
+
+    A value that is not wanted, and that the API server renews at each write, is there before and after, with
+    another value. An example is the time of the write. To write the copy repairs nothing then.
+    """
+    before, after = (_walk(desired, found, manager=manager, left=left)[1] for found in (current, stored))
+    return _list_remaining(before) != _list_remaining(after)
+
+
+def _list_remaining(walk: MergeWalk) -> tuple[bytes, set[str]]:
+    """Return the digest of what differs, and the places of values that the daemon wrote and that are not wanted."""
+    ours = set(walk.ours)
+    others = [(place, found) for place, found in zip(walk.paths, walk.found, strict=True) if place not in ours]
+    return digest_found([place for place, _ in others], [found for _, found in others]), ours
+
+
 def carry_over(desired: Manifest, current: Manifest, *, manager: str, left: Left) -> Manifest:
     """Build the copy that takes the place of `current`: the wanted one, with the cluster's values at left places."""
     if not left.paths:
@@ -186,6 +203,8 @@ def _merge_map(
             walk.left.append(format_place(("metadata", field, name)))
         if not is_left and (walk.only_left or _is_to_be_removed(name, found, by, target)):
             walk.add_difference(("metadata", field, name), by, found=text)
+            if by.include_us and not by.other_managers:
+                walk.ours.append(format_place(("metadata", field, name)))
         else:
             merged[name] = text
     return merged

@@ -38,15 +38,18 @@ class Known(NamedTuple):
     is_same_origin: bool
 
 
-def judge_difference(found: Comparison, known: Known) -> NextStep:
-    """Return the next step for a comparison of a copy with the wanted one."""
+def judge_difference(found: Comparison, known: Known, *, believes_provenance: bool = True) -> NextStep:
+    """Return the next step for a comparison of a copy with the wanted one.
+
+    `believes_provenance` saves a question where the provenance shows that additional fields are the API server's.
+    """
     if found.drift is Drift.IN_SYNC:
         return NextStep.IN_STEP
     if list_suspects(found, known):
         return NextStep.ASK
     if found.drift is Drift.AMBIGUOUS:
         is_last_wish = known.is_same_wish or not known.is_remembered
-        return NextStep.IN_STEP if known.is_of_now and is_last_wish else NextStep.ASK
+        return NextStep.IN_STEP if believes_provenance and known.is_of_now and is_last_wish else NextStep.ASK
     if known.is_same_wish:
         return NextStep.IN_STEP if found.remainder.state == known.remainder.state else NextStep.WRITE
     return NextStep.WRITE if known.is_remembered else NextStep.ASK

@@ -28,7 +28,8 @@ _GONE: Final = object()
 class MergeWalk:
     """Collects the `paths` that differ, and their other `managers`.
 
-    `is_ambiguous` is set when the daemon may have written a field that is not wanted. `replicas` is the field behind
+    `is_ambiguous` is set when the daemon may have written a field that is not wanted; `ours` are the places of all that
+    the daemon wrote, and that are not wanted. `replicas` is the field behind
     the kind's scale subresource. `left` collects the kept values of other managers at left places, and `unpaired` the
     lists whose elements cannot be paired although a place in them is left. With `only_left`, no other value that is
     not wanted stays: the result is a new object for the old one's place. `found` are the present values at `paths`,
@@ -47,6 +48,7 @@ class MergeWalk:
     found: list[object] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     extras: list[Path] = field(default_factory=list)
+    ours: list[str] = field(default_factory=list)
 
     def add_difference(self, at: At, owners: FieldOwners, *, found: object) -> None:
         """Record a difference, with the present value."""
@@ -199,6 +201,7 @@ class MergeWalk:
 
     def _note_ambiguous(self, at: At) -> None:
         self.is_ambiguous = True
+        self.ours.append(format_place(at))
         path = tuple(step for step in at if isinstance(step, str))
         if len(path) == len(at):
             self.extras.append(path)

@@ -19,6 +19,7 @@ class Habit(enum.Enum):
     PRUNES = "its definition lacks a field, which is dropped"
     NORMALISES = "it spells a text in capital letters"
     STAMPS = "admission adds a label"
+    RENEWS = "admission writes another value at each write"
     REFUSES_DRY_RUNS = "a webhook does not support dry runs"
     KEEPS = "an update without a field keeps the present value"
 
@@ -30,10 +31,14 @@ class Habit(enum.Enum):
 
 @dataclass
 class Habits:
-    """The habits of a server by kind, each with the field that it concerns. `changes` counts changes of definitions."""
+    """The habits of a server by kind, each with the field that it concerns.
+
+    `changes` counts changes of definitions, `renewed` the values that were written anew.
+    """
 
     held: dict[tuple[str, Habit], Path] = field(default_factory=dict)
     changes: int = 0
+    renewed: int = 0
 
     def add(self, kind: str, habit: Habit, *path: str) -> None:
         """Begin with a habit; `path` is the field."""
@@ -74,6 +79,9 @@ class Habits:
                 made = put(made, path, value.upper())
             elif habit is Habit.STAMPS:
                 made = put(made, ("metadata", "labels", STAMP[0]), STAMP[1])
+            elif habit is Habit.RENEWS:
+                self.renewed += 1
+                made = put(made, path, f"write {self.renewed}")
             elif habit is Habit.KEEPS and value is None and old is not None:
                 made = put(made, path, get(old, path))
         return made

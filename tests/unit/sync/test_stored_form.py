@@ -10,7 +10,7 @@ import pytest
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError, Forbidden, Immutable, Invalid, ServerError, TooManyRequests
 from registry_controller.api.meta import GVR, Manifest, ObjectKey, Target
-from registry_controller.core.diff.drift import compare_and_merge
+from registry_controller.core.diff.drift import NOTHING_LEFT, compare_and_merge
 from registry_controller.core.diff.question import Known, NextStep
 from registry_controller.core.diff.remainder import NOTHING_REMAINS
 from registry_controller.sync.copy_writer import content_digest, encode
@@ -64,7 +64,7 @@ async def ask(server: Server, wanted: Manifest, current: Manifest, *, target: Ta
     known = Known(False, False, NOTHING_REMAINS, is_of_now=False, is_same_origin=False)
     unknown: list[str] = []
     asked = (WIDGETS, target, wanted, current)
-    step = await form.ask(*asked, verdict=verdict, body=body, known=known, unknown=unknown)
+    step = await form.ask(*asked, verdict=verdict, body=body, left=NOTHING_LEFT, known=known, unknown=unknown)
     assert unknown == ["spec.unknown"]
     return step
 
