@@ -48,6 +48,7 @@ from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.membership.tombstones import TombstoneTracker
 from registry_controller.settings import Settings
 from registry_controller.sync.enqueue import Enqueuer
+from registry_controller.sync.lost_matches import LostMatches
 from registry_controller.sync.made_once import MadeOnce
 from registry_controller.sync.reconciler import Reconciler
 from registry_controller.sync.relayed_credentials import RelayedCredentials
@@ -216,6 +217,7 @@ class Engine:
         )
         # sync
         self.made_once = MadeOnce()
+        self.lost_matches = LostMatches(window_s=window_s, now_s=_now_s, now=now)
         self.states = StateReader(
             local=local,
             caches=caches,
@@ -225,6 +227,7 @@ class Engine:
             absences=self.absences,
             tombstones=self.tombstones,
             made_once=self.made_once,
+            lost_matches=self.lost_matches,
         )
         self.reconciler = Reconciler(
             states=self.states,

@@ -277,6 +277,9 @@ class _NoLimit:
     def withdraw(self, target: Target) -> None:
         pass
 
+    def defer(self, target: Target) -> None:
+        pass
+
 
 class _IgnoreChanges:
     """An observer that ignores every change: a dry run reads the caches once they are complete."""

@@ -19,7 +19,15 @@ from registry_controller.core.decision.state import SourceRef
 from registry_controller.engine import Engine
 from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.planner.dry_run import DryRun
-from registry_controller.planner.plan import PlanAction, PlanRow, build_rows, explain_row, get_rule_name
+from registry_controller.planner.plan import (
+    PlanAction,
+    PlanRow,
+    build_rows,
+    explain_lost_match,
+    explain_row,
+    get_rule_name,
+    list_failures,
+)
 from registry_controller.planner.planned_deletions import hold_halted_deletions
 from registry_controller.planner.rule_fit import (
     RuleFit,
@@ -184,7 +192,7 @@ async def _plan_targets(dry_run: DryRun, targets: Iterable[Target], here: _Local
     decided = {target for target in targets if _is_decided(engine, target, here)}
     planned = hold_halted_deletions(engine.registry, await dry_run.plan_targets(decided))
     name_of = engine.clusters.name_of
-    rows = [_add_failure(engine, row) for result in planned for row in build_rows(result, name_of=name_of)]
+    rows = [_add_failure(dry_run, row) for result in planned for row in build_rows(result, name_of=name_of)]
     return rows + [_build_unwanted_row(engine, target, here) for target in sorted({*targets} - decided)]
 
 
@@ -209,15 +217,12 @@ def _build_unwanted_row(engine: Engine, target: Target, here: _LocalObject) -> P
     return PlanRow(PlanAction.SKIP, target, "", ClusterUID(""), why.value, message)
 
 
-def _add_failure(engine: Engine, row: PlanRow) -> PlanRow:
+def _add_failure(dry_run: DryRun, row: PlanRow) -> PlanRow:
     """Add to a planned write the failure that the rule's status reports: only a write shows that it is refused."""
-    stored = engine.registry.rules.get(row.rule)
-    status = stored.manifest.get("status") if stored is not None else None
-    for entry in (status or {}).get("clusters") or () if row.action in _WRITES else ():
-        for failure in (entry.get("failures") or ()) if entry.get("clusterID") == row.owner else ():
-            if failure.get("object") == str(row.target):
-                row = replace(row, failed=(str(failure.get("reason", "")), str(failure.get("message", ""))))
-    return explain_row(engine, row)
+    row = explain_lost_match(dry_run, row)
+    for failed in list_failures(dry_run.engine, row) if row.action in _WRITES else ():
+        row = replace(row, failed=failed)
+    return explain_row(dry_run.engine, row)
 
 
 async def _read_sources(engine: Engine, refs: Iterable[SourceRef]) -> tuple[list[ExplainedSource], list[UnreadObject]]:

@@ -95,7 +95,7 @@ async def make_plan(dry_run: DryRun, rules: Sequence[str], *, now: datetime) -> 
     planned = limit_deletions(dry_run, planned, now=now)
     name_of = engine.clusters.name_of
     rows = [
-        explain_row(engine, row)
+        explain_row(engine, explain_lost_match(dry_run, row))
         for result in planned
         if not _is_unowned(result)
         for row in build_rows(result, name_of=name_of)
@@ -152,6 +152,28 @@ def explain_row(engine: Engine, row: PlanRow) -> PlanRow:
             row, message=f"its owner is disabled here ({meta.CLUSTER_DISABLED}) and not read; the copy stays"
         )
     return row if idle is None else replace(row, message=f"its rule does nothing here: {idle}; the copy stays")
+
+
+def explain_lost_match(dry_run: DryRun, row: PlanRow) -> PlanRow:
+    """Return a deletion of a copy whose rule does not match the source any more with the time for which it waits."""
+    if (row.action, row.reason) != (PlanAction.DELETE, Reason.NO_LONGER_MATCHES.value):
+        return row
+    for reason, message in list_failures(dry_run.engine, row):
+        if reason == Reason.MAY_MATCH_AGAIN.value:
+            return replace(row, action=PlanAction.WAIT, reason=reason, message=message)
+    window_s = dry_run.settings.stabilization_window_seconds
+    waits = f"; where the rule was not edited, the daemon waits {window_s} s for the source to match again"
+    return replace(row, message=row.message + waits) if window_s else row
+
+
+def list_failures(engine: Engine, row: PlanRow) -> Iterator[tuple[str, str]]:
+    """List the reasons and messages that the rule's status reports of an object."""
+    stored = engine.registry.rules.get(row.rule)
+    status = stored.manifest.get("status") if stored is not None else None
+    for entry in (status or {}).get("clusters") or ():
+        for failure in (entry.get("failures") or ()) if entry.get("clusterID") == row.owner else ():
+            if failure.get("object") == str(row.target):
+                yield str(failure.get("reason", "")), str(failure.get("message", ""))
 
 
 def _is_disabled(engine: Engine, owner: ClusterUID) -> bool:

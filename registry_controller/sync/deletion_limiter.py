@@ -112,6 +112,13 @@ class DeletionLimiter:
             self._changed(origin[0])
         self._drop(target, origin, budget, is_here=is_here)
 
+    def defer(self, target: Target) -> None:
+        """Count a deletion that is not due yet no more: it counts when it goes. An allowed one stays allowed."""
+        origin = self.counted.get(target)
+        budget = self._sets.budgets.get(origin) if origin is not None else None
+        if origin is None or budget is None or not self._is_allowed(target, origin, budget):
+            self.withdraw(target)
+
     def note_gone(self, target: Target, decide: Callable[[Target], Judgment]) -> None:
         """Note that a copy, which still counts as here, goes: by this daemon, or by another writer.
 
@@ -200,6 +207,9 @@ class DeletionLimiter:
         """Report whether a deletion was let go, as one of its kind."""
         going = budget.going.get(target)
         return going is not None and (going.is_anew or not wish.is_anew)
+
+    def _is_allowed(self, target: Target, origin: RuleAndOwner, budget: DeletionBudget) -> bool:
+        return target in budget.count.allowed or self.owners.has_allowed(origin[1], target)
 
     def _note_proven(self, target: Target, rule: str, budget: DeletionBudget, wish: Wish) -> None:
         """Note the charge of a deletion that is proven."""

@@ -61,6 +61,7 @@ class OriginReader:
         move, moved_to = self._find_move(caches, source, provenance, local=state.local)
         has_chosen_rules = source is None or self._clusters.has_chosen_rules(source.owner, source.kind)
         rule_state = self._rule_states.state(provenance)
+        still_matches = _matches_as_then(rules, source, record)
         return Origin(
             rule=provenance.rule if provenance is not None else rules[0].rule.name if rules else "",
             barrier=None if state.membership is not None else self._barrier(state.target, record, source, rules),
@@ -72,7 +73,8 @@ class OriginReader:
             source_rule=self._rule_states.state_of_rule(state.target, provenance),
             move=move,
             moved_to=moved_to,
-            saw_match=tracking is Tracking.ABSENT and _saw_match(rules, source, record),
+            saw_match=tracking is Tracking.ABSENT and still_matches is True,
+            is_edited=still_matches is False,
             is_anew=source is not None and self._is_anew(caches, source, record, rule_state, tracking),
         )
 
@@ -152,11 +154,14 @@ def _track(
     return Tracking.ABSENT, 0
 
 
-def _saw_match(rules: Iterable[ActiveRule], source: SourceRef | None, record: CopyRecord) -> bool:
-    """Report whether this daemon brought a copy in step with its source, and its rule still matches as then."""
+def _matches_as_then(rules: Iterable[ActiveRule], source: SourceRef | None, record: CopyRecord) -> bool | None:
+    """Report whether a rule has the matches still by which this daemon brought a copy in step with its source.
+
+    Return None where this daemon did not.
+    """
     made_from = record.made_from
     if source is None or not isinstance(made_from, MadeFrom) or not made_from.claim.is_of(source):
-        return False
+        return None
     rule = made_from.claim.rule
     matched = [entry.matches for hit in made_from.hits if hit.rule == rule for entry in hit.entries]
     return any(

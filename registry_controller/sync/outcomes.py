@@ -135,6 +135,8 @@ def _message(state: TargetState, decision: Decision) -> str:
     reason = decision.reason
     if reason is Reason.NEW_COPY_MISSING and state.origin.moved_to is not None:
         return f"{message_of(reason)}: {state.origin.moved_to}"
+    if reason is Reason.MAY_MATCH_AGAIN and state.origin.lost_match is not None:
+        return f"{message_of(reason)}, at {state.origin.lost_match.due_at}"
     if reason is Reason.COPY_FROZEN and state.current is not None:
         is_doubtful = state.current.marks.sync_disabled is Doubt.SAYS_FALSE
     else:

@@ -85,6 +85,10 @@ class OwnerLimits:
             count.allowed = set(self._list_wanted(owner, excused=None))
         return was_halted and not count.halted_at
 
+    def has_allowed(self, owner: ClusterUID, target: Target) -> bool:
+        """Return whether the administrator let a copy go that is still here."""
+        return target in self._count_of(owner).allowed
+
     def must_store(self, owner: ClusterUID) -> bool:
         """Return whether deletions wait until the window of their owner is stored."""
         return self._count_of(owner).must_store(stored_limit(self._registry, owner))

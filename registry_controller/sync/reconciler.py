@@ -83,6 +83,9 @@ class Limiter(Protocol):
     def withdraw(self, target: Target) -> None:
         """Stop counting a deletion that its proof has refuted."""
 
+    def defer(self, target: Target) -> None:
+        """Stop counting a deletion that is not due yet, unless the administrator has allowed it."""
+
 
 class DecisionApplier(Protocol):
     """Carries decisions out."""
@@ -172,7 +175,9 @@ class Reconciler:
                 await self._look_at_definition(decision)
             return counted
         proven = await self.prove(counted)
-        if not isinstance(proven.decision, NeedsProof | Delete):
+        if proven.decision.reason is Reason.MAY_MATCH_AGAIN:
+            limiter.defer(proven.state.target)
+        elif not isinstance(proven.decision, NeedsProof | Delete):
             limiter.withdraw(proven.state.target)
         return _limit(_without_question(proven), limiter)
 

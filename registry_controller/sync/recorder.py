@@ -20,7 +20,8 @@ from registry_controller.api.errors import (
     TooManyRequests,
 )
 from registry_controller.api.meta import ClusterUID, Target
-from registry_controller.core.decision.decision import Apply, Delete, Hold, NeedsProof, Reason, Skip, owner_of
+from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, NeedsProof, Reason, Skip, owner_of
+from registry_controller.core.decision.state import TargetState
 from registry_controller.report.logs import get_logger
 from registry_controller.report.metrics import Metrics
 from registry_controller.report.reasons import explain_refusal
@@ -51,10 +52,7 @@ class Recorder:
             self._record_failure(target, found.judgment, found.error)
             return
         decision, state = found.result.decision, found.judgment.state
-        if isinstance(decision, Hold) and decision.reason in RECHECKED:
-            self._queue.retry(target, at_least_s=1.0)
-        else:
-            self._queue.reset_backoff(target)
+        self._bring_back(target, decision, state)
         self._metrics.decided(decision=type(decision).__name__, reason=decision.reason.value)
         if isinstance(decision, Apply):
             self._metrics.relay_seconds.observe(asyncio.get_running_loop().time() - queued_s)
@@ -75,6 +73,17 @@ class Recorder:
             case Hold() | Skip() | NeedsProof():
                 if changed:
                     log.debug("copy left unchanged", target=target, reason=decision.reason.value)
+
+    def _bring_back(self, target: Target, decision: Decision, state: TargetState) -> None:
+        """Add a key again that no event brings back: whose question is asked again, or that may match until then."""
+        if isinstance(decision, Hold) and decision.reason in RECHECKED:
+            self._queue.retry(target, at_least_s=1.0)
+            return
+        self._queue.reset_backoff(target)
+        lost = state.origin.lost_match
+        if isinstance(decision, Hold) and decision.reason is Reason.MAY_MATCH_AGAIN and lost is not None:
+            delay_s = lost.due_s - asyncio.get_running_loop().time()
+            self._queue.add_after(target, max(0.0, delay_s), decision.owner or "")
 
     def _record_failure(self, target: Target, judgment: Judgment, error: RegistryError) -> None:
         state, decision = judgment.state, judgment.decision

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.interner import Interner
+from registry_controller.core.decision.decision import Reason
 from registry_controller.core.decision.state import SourceRef
 
 SAMPLES: Final = 5
@@ -63,6 +64,8 @@ class ReportedResult(NamedTuple):
     @property
     def is_shown(self) -> bool:
         """Report whether a status names the object; a skipped object needs a message for that."""
+        if self.outcome.reason == Reason.MAY_MATCH_AGAIN.value:
+            return True
         return self.outcome.result in _SAMPLED or (self.outcome.result is ResultClass.SKIPPED and bool(self.message))
 
 

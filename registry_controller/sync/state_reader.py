@@ -40,6 +40,7 @@ from registry_controller.kube.object import PartialObject
 from registry_controller.membership.absences import Absences
 from registry_controller.membership.departures import Departures
 from registry_controller.membership.tombstones import TombstoneTracker
+from registry_controller.sync.lost_matches import LostMatches
 from registry_controller.sync.made_once import RUN_WHEN_MADE, MadeOnce
 from registry_controller.sync.origin_reader import OriginReader
 
@@ -60,6 +61,7 @@ class StateReader:
         absences: Absences,
         tombstones: TombstoneTracker,
         made_once: MadeOnce,
+        lost_matches: LostMatches,
     ) -> None:
         self.local = local
         self._sources = caches.sources
@@ -74,6 +76,7 @@ class StateReader:
         self._absences = absences
         self._tombstones = tombstones
         self._made_once = made_once
+        self._lost_matches = lost_matches
 
     def read(self, target: Target) -> tuple[TargetState, tuple[Offer, ...]]:
         """Read the state of a target, and the offers of its claims, in the order of the claims."""
@@ -123,7 +126,10 @@ class StateReader:
             spent=spent,
         )
         if record is not None and depends_on_origin(state):
-            state = state._replace(origin=self.origins.read(state, record))
+            origin = self.origins.read(state, record)
+            state = state._replace(origin=origin._replace(lost_match=self._lost_matches.observe(target, origin)))
+        elif self._lost_matches.held:
+            self._lost_matches.forget(target)
         return state, offers
 
     def _read_spent(

@@ -22,6 +22,7 @@ from registry_controller.core.decision.ownership import Binding, Marks, Voice
 from registry_controller.core.decision.state import (
     Claim,
     CurrentCopy,
+    LostMatch,
     MembershipState,
     Move,
     NamespaceState,
@@ -41,6 +42,7 @@ IDS = [ClusterUID(text) for text in ("a", "b", "c", "local", "stranger")]
 KIND = GVK("", "v1", "ConfigMap")
 KEY, ELSEWHERE = ObjectKey("ns", "x"), ObjectKey("elsewhere", "x")
 TARGET = Target("", "ConfigMap", "ns", "x")
+LOST = LostMatch(30.0, "2026-01-01T00:00:30Z")
 SOURCE_A = SourceRef(ClusterUID("a"), KIND, KEY)
 
 ids = st.sampled_from(IDS)
@@ -100,6 +102,7 @@ def origins(membership: bool) -> st.SearchStrategy[Origin]:
         deletes_unwanted=st.booleans(),
         move=st.sampled_from(Move),
         saw_match=st.booleans(),
+        lost_match=st.none() | st.just(LOST),
     )
 
 
@@ -294,6 +297,22 @@ def test_a_copy_that_moves_stays_until_its_new_copy_is_here(view: TargetState) -
     if isinstance(decision, Apply) and decision.reason is Reason.TAKE_OVER and view.current is not None:
         made_here = view._replace(origin=view.origin._replace(move=Move.DONE))
         assert decide(made_here) == decision
+
+
+@given(views())
+def test_a_copy_stays_while_its_source_may_match_again(view: TargetState) -> None:
+    """W3: and no other source takes its place; it goes with its source, as it would without the window."""
+    view = view._replace(origin=view.origin._replace(lost_match=LOST))
+    at_once = decide(view._replace(origin=view.origin._replace(lost_match=None)))
+    decision = decide(view)
+    assert deletion_in(decision) is None or deletion_in(decision) == deletion_in(at_once)
+    if isinstance(decision, Hold) and decision.reason is Reason.MAY_MATCH_AGAIN:
+        assert view.origin.may_lose_match
+        assert not isinstance(at_once, Hold | NeedsProof)
+    elif not isinstance(decision, NeedsProof):
+        assert decision == at_once
+    if isinstance(decision, Delete):
+        assert decision.reason is not Reason.NO_LONGER_MATCHES
 
 
 @given(views())

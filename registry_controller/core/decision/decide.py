@@ -2,10 +2,10 @@
 
 Laws: the input is never changed, and the same input gives the same Decision · a native object is never touched, nor
 is one whose marks nothing binds, unless its owner offers it · no deletion without proof · no copy that moves goes
-before its new copy is here · no copy goes back to an older state of its owner · an object at a relay is not a source,
-except of membership · without an answer a copy is held, never deleted · a copy that a later version of the daemon wrote
-is left as it is, except of membership · no object of a member whose ID has clones is written or deleted · a rule
-deletes nothing that it may not write here.
+before its new copy is here · no copy goes while its source may match again · no copy goes back to an older state of its
+owner · an object at a relay is not a source, except of membership · without an answer a copy is held, never deleted ·
+a copy that a later version of the daemon wrote is left as it is, except of membership · no object of a member whose ID
+has clones is written or deleted · a rule deletes nothing that it may not write here.
 
 A Decision is Apply, Delete, Hold, Skip or NeedsProof, each with its reason; status, Events, metrics and logs read
 that value.
@@ -274,7 +274,8 @@ def _decide_without_claim(state: TargetState, current: CurrentCopy, offers: list
 def _judge_unwanted(state: TargetState, owner: ClusterUID) -> Decision | Reason:
     """Return why a copy is not wanted: its source is gone, is elsewhere here, or does not match; else a decision.
 
-    A move makes the new copy first: until that is here, the old one stays.
+    A move makes the new copy first: until that is here, the old one stays. A source that its rule matched a moment ago
+    may match again.
     """
     absence = _judge_source(state, owner)
     if absence is None:
@@ -283,7 +284,10 @@ def _judge_unwanted(state: TargetState, owner: ClusterUID) -> Decision | Reason:
         return absence
     if state.origin.move is Move.WAITS:
         return Hold(Reason.NEW_COPY_MISSING, owner)
-    return Reason.MOVED if state.origin.move is Move.DONE else absence.reason
+    if state.origin.move is Move.DONE:
+        return Reason.MOVED
+    is_lost_now = state.origin.may_lose_match and state.origin.lost_match is not None
+    return Hold(Reason.MAY_MATCH_AGAIN, owner) if is_lost_now else absence.reason
 
 
 def _misses_rule(state: TargetState) -> bool:

@@ -65,6 +65,7 @@ class Reason(enum.Enum):
     MAY_HOLD_NATIVE_OBJECTS = "MayHoldNativeObjects"
     BEING_DELETED = "BeingDeletedHere"
     NEW_COPY_MISSING = "NewCopyMissing"
+    MAY_MATCH_AGAIN = "MayMatchAgain"
     OWNER_LEAVES = "OwnerLeaves"
     MISSING_AT_OWNER = "MissingAtOwner"
     DELETION_JUDGED = "DeletionBeingJudged"

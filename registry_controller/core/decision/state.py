@@ -167,6 +167,16 @@ class Move(enum.Enum):
     DONE = "a copy of the source is at the place that its rule gives it now"
 
 
+class LostMatch(NamedTuple):
+    """A source that its rule does not match, for less than the stabilization window: it may match again.
+
+    The window is over at `due_s` of the loop's time, which is the moment `due_at` (RFC 3339).
+    """
+
+    due_s: float
+    due_at: str
+
+
 class Origin(NamedTuple):
     """The facts in the caches about a copy's source and rule, while no claim stands for the copy.
 
@@ -178,8 +188,10 @@ class Origin(NamedTuple):
     name here, the state of the latter, and the policy in the copy. For a copy of a rule, `source_rule` is the state of
     that rule at its owner; None for another copy. `move` is whether the rule that made the copy gives its source
     another place now, `moved_to` that place. `saw_match` means that this daemon has seen the rule, as it is now, match
-    the source, and no answer that the source exists. `is_anew` means that the source, or the feature that the rule asks
-    for, is absent since its definition was installed again, or since its owner has another history.
+    the source, and no answer that the source exists; `is_edited` that it brought the copy in step by other matches than
+    the rule has now. `lost_match` is set while the rule's not matching the source is not to be obeyed yet. `is_anew`
+    means that the source, or the feature that the rule asks for, is absent since its definition was installed again, or
+    since its owner has another history.
     """
 
     rule: str = ""
@@ -193,7 +205,18 @@ class Origin(NamedTuple):
     move: Move = Move.NONE
     moved_to: Target | None = None
     saw_match: bool = False
+    is_edited: bool = False
+    lost_match: LostMatch | None = None
     is_anew: bool = False
+
+    @property
+    def may_lose_match(self) -> bool:
+        """True if the copy goes once its owner is known to have the source, which the copy's rule does not match.
+
+        A copy that moves does not, and one stays under `Orphan`.
+        """
+        is_unmatched = self.tracking in (Tracking.ABSENT, Tracking.OFFERED) and self.move is Move.NONE
+        return is_unmatched and self.rule_state is RuleState.READS and self.deletes_unwanted
 
 
 class MembershipState(NamedTuple):

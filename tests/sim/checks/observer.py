@@ -35,7 +35,7 @@ from tests.sim.checks.expected_copies import (
 from tests.sim.checks.history import Entry, History
 from tests.sim.checks.invariants import Guards
 from tests.sim.checks.lost_definitions import LostDefinitions
-from tests.sim.checks.oracle import Fate, Oracle, World
+from tests.sim.checks.oracle import Claim, Fate, Oracle, World
 from tests.sim.checks.repeated_deletions import RepeatedDeletions
 from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.fields import Manifest
@@ -456,6 +456,9 @@ class Observer:
         source, owner = marks.provenance.get("source") or {}, self._name(marks.owner)
         if not source or not owner or self._is_order(entry, marks.owner):
             return
+        if self._has_matched(entry, before, owner):
+            self._tally.clause("W3")
+            yield f"the match of {source['kind']} {source.get('name')} at {owner}"
         lately = list(self._lately(entry, owner, source["kind"], _source_key(source)))
         if len(lately) > 1:
             return  # the source itself is another one
@@ -474,6 +477,49 @@ class Observer:
             if any(claim.owner == owner and claim.rule.name == rule for claim in claims):
                 self._tally.clause("W3")
                 yield f"{kind} {name} at {cluster}"
+
+    def _has_matched(self, entry: Entry, before: Manifest, owner: str) -> bool:
+        """Say whether the source is there, and its rule, as it is, matched it less than the window ago, and not now.
+
+        A match that was as short as that may have passed unnoticed, as while a way was cut.
+        """
+        provenance = marks_of(before).provenance
+        place, rule = Place(before["kind"], key_of(before)), str(provenance["rule"])
+        source = Place(provenance["source"]["kind"], _source_key(provenance["source"]))
+        if self._has_changed(entry, owner, rule) or self._has_left(entry, owner):
+            return False
+        if any(claim.origin == source for claim in self._claims_by(entry, self.history.world(), owner, rule)):
+            return False  # it is made anew, or moves
+        lost_s, since_s = 0.0, entry.at
+        for at_s, state in reversed(self.history.states(owner, source.kind, source.key)):
+            if state is None or state["metadata"]["uid"] != provenance["source"].get("uid"):
+                return False
+            world = self.history.world_where(owner, source.kind, source.key, state)
+            claims = self._claims_by(entry, world, owner, rule)
+            is_matched = any((claim.copy.place, claim.origin) == (place, source) for claim in claims)
+            if lost_s and not is_matched:
+                return False
+            if is_matched:
+                lost_s = lost_s or since_s
+            since_s = at_s
+            if lost_s and lost_s - at_s >= STABILIZATION_S:
+                return True
+            if entry.at - (lost_s or at_s) >= STABILIZATION_S:
+                return False
+        return False
+
+    def _has_changed(self, entry: Entry, owner: str, rule: str) -> bool:
+        """Say whether what chooses the sources of a rule was another of late."""
+        named = ((entry.cluster, "ResourceSyncRule", rule), (owner, "ClusterFeature", "gold"))
+        return any(
+            len(list(self.history.states_since(cluster, kind, ObjectKey("", name), at=entry.at - WINDOW_S))) > 1
+            for cluster, kind, name in named
+        )
+
+    def _claims_by(self, entry: Entry, world: World, owner: str, rule: str) -> Iterator[Claim]:
+        """List what an owner's objects claim here by a rule."""
+        for claims in Oracle(world).claims(entry.cluster).values():
+            yield from (claim for claim in claims if (claim.owner, claim.rule.name) == (owner, rule))
 
     def _worlds(self, entry: Entry, *, since_s: float, owner: str, kind: str, rule: str) -> Iterator[World]:
         """List the groups that a daemon may know by now: all of late, and the present with one thing of late."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from tests.sim.checks.expected_copies import marks_of
 from tests.sim.cluster.group import rule
@@ -12,6 +13,7 @@ from tests.sim.cluster.store import Refusal
 from tests.sim.schedule.drawing import HELD_KINDS, a_place, a_rule, a_rule_name, an_object, nothing, one
 from tests.sim.schedule.stage import Spot, Stage, deed
 from tests.sim.schedule.vocabulary import (
+    BODY,
     ELSEWHERE,
     LETS_IN,
     NAMED_BY_OWNER,
@@ -87,6 +89,47 @@ def drops(stage: Stage, member: Member, place: Spot) -> bool:
         return False
     member.delete(kind, name, namespace=namespace)
     return True
+
+
+@deed(lambda chance, who, names: (*one(chance, who, names), chance.choice((*_MOMENTS_S, 50.0))), weight=10)
+def hides_an_object(stage: Stage, member: Member, which: int, pause_s: float) -> bool:
+    """Take from an own object what rules select it by, and give it back in a moment, or after a while."""
+    places = [place for place in stage.natives(member, HELD_KINDS) if _is_selected(stage.find(member, place))]
+    places = [place for place in places if _is_copied_to_go(stage, member, place)] or places
+    if not places:
+        return False
+    place = places[which % len(places)]
+    found, body = member.get(place[0], place[2], namespace=place[1]), BODY[place[0]]
+    hidden = {**found, "metadata": {**found["metadata"], "labels": {}}}
+    if "tier" in (found.get(body) or {}) and not found.get("immutable"):
+        hidden[body] = {name: value for name, value in found[body].items() if name != "tier"}
+
+    def give_back() -> None:
+        now = stage.native_at(member, place)
+        if now is None or (now["metadata"]["uid"], now["metadata"].get("labels")) != (found["metadata"]["uid"], {}):
+            return
+        shown = {**now, "metadata": {**now["metadata"], "labels": found["metadata"]["labels"]}}
+        member.replace(shown | ({body: found[body]} if hidden.get(body) == now.get(body) and body else {}))
+
+    member.replace(hidden)
+    stage.until(pause_s, give_back)
+    return True
+
+
+def _is_copied_to_go(stage: Stage, member: Member, place: Spot) -> bool:
+    """Say whether an object has a copy somewhere that goes when its rule does not want it."""
+    found = (item for peer in stage.group.members if peer is not member for item in peer.list(place[0]))
+    copied = (marks_of(item).provenance for item in found if marks_of(item).owner == member.id)
+    return any(
+        one.get("policy") == "Delete" and (one["source"]["namespace"], one["source"]["name"]) == place[1:]
+        for one in copied
+        if one
+    )
+
+
+def _is_selected(found: dict[str, Any] | None) -> bool:
+    is_going = found is None or bool(found["metadata"].get("deletionTimestamp"))
+    return not is_going and found is not None and (found["metadata"].get("labels") or {}).get("sync") == "yes"
 
 
 @deed(lambda chance, who, names: (chance.randrange(1000), chance.randrange(9)), weight=4)

@@ -111,6 +111,10 @@ def doubtful(target: Target) -> NeedsProof:
     return question(target, is_presumed=False)
 
 
+def may_match_again(target: Target) -> Hold:
+    return Hold(Reason.MAY_MATCH_AGAIN, OWNER)
+
+
 def stays(target: Target) -> Skip:
     return Skip(Reason.NO_LONGER_MATCHES, OWNER)
 
@@ -282,6 +286,33 @@ def test_what_was_let_go_and_stays_gives_its_place_back() -> None:
         await asyncio.sleep(0.1)
         assert not bench.halted_at
         assert len(await bench.drain()) == 50
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_what_is_not_due_counts_when_it_goes_and_stays_allowed(is_allowed: bool) -> None:
+    """W4, W3: a deletion that waits for the stabilization window."""
+
+    async def scenario() -> None:
+        bench = Bench(300)
+        count = 200 if is_allowed else 40
+        bench.limit(presumed, count)
+        await asyncio.sleep(0.1)
+        await bench.drain()
+        if is_allowed:
+            bench.allow(bench.halted_at)
+            await asyncio.sleep(0.1)
+            await bench.drain()
+        assert bench.limit(presumed, count) == [presumed(name(number)) for number in range(count)]
+        for number in range(count):
+            bench.limiter.defer(name(number))
+        assert len(bench.limiter.counted) == (count if is_allowed else 0)
+        assert bench.limit(may_match_again, count) == [may_match_again(name(number)) for number in range(count)]
+        found = bench.limit(presumed, count)
+        assert found == ([presumed(name(number)) for number in range(count)] if is_allowed else [JUDGED] * count)
+        await asyncio.sleep(0.1)
+        assert not bench.halted_at
 
     run(scenario)
 

@@ -18,6 +18,7 @@ from registry_controller.core.decision.ownership import Marks, Voice
 from registry_controller.core.decision.state import (
     Claim,
     CurrentCopy,
+    LostMatch,
     MembershipState,
     Origin,
     RuleState,
@@ -138,6 +139,9 @@ class Bench:
         self.log.append(f"counted {type(decision).__name__}")
         return decision if self.lets_go or not isinstance(decision, NeedsProof | Delete) else JUDGED
 
+    def defer(self, target: Target) -> None:
+        self.log.append("deferred")
+
     def withdraw(self, target: Target) -> None:
         self.log.append("withdrawn")
 
@@ -179,6 +183,17 @@ async def test_what_the_owner_still_has_is_no_deletion_and_is_counted_no_more(de
     assert ("withdrawn" in bench.log, "forgot the match" in bench.log) == (not deleted, not deleted)
     if not deleted:
         assert decision == Skip(Reason.NO_LONGER_MATCHES, OWNER)
+
+
+@pytest.mark.clause("W3")
+async def test_a_deletion_that_is_not_due_is_deferred_once_the_owner_is_known_to_have_its_source() -> None:
+    lost = LostMatch(30.0, "2026-01-01T00:00:30Z")
+    bench = Bench(absent(deletes_unwanted=True, lost_match=lost))
+    bench.answer = source()
+    assert (await bench.reconcile())[0] == Hold(Reason.MAY_MATCH_AGAIN, OWNER)
+    assert [said for said in bench.log if said in ("deferred", "withdrawn")] == ["deferred"]
+    bench.answer = NotFound("gone", names_object=True)
+    assert (await bench.reconcile())[0] == Delete("here", 9, Reason.SOURCE_DELETED, OWNER)
 
 
 async def test_what_the_owner_has_of_another_cluster_is_not_its_own() -> None:

@@ -22,7 +22,7 @@ from registry_controller.api.errors import (
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip
 from registry_controller.core.decision.ownership import Voice
-from registry_controller.core.decision.state import Claim, TargetState
+from registry_controller.core.decision.state import Claim, LostMatch, Origin, TargetState
 from registry_controller.report.metrics import Metrics
 from registry_controller.sync.reconciler import Controller, Judgment, Reconciliation, Result
 from registry_controller.sync.recorder import Recorder
@@ -45,6 +45,7 @@ class Bench:
     def __init__(self, decision: Decision, error: RegistryError | None = None) -> None:
         self.decision, self.error = decision, error
         self.looks: list[float] = []
+        self.lost_match: LostMatch | None = None
         self.queue = WorkQueue(chance=lambda: 1.0)
         self.metrics = Metrics()
         self.changes: list[str] = []
@@ -56,7 +57,10 @@ class Bench:
 
     async def reconcile(self, target: Target) -> Reconciliation:
         self.looks.append(asyncio.get_running_loop().time() - self._began_s)
-        state = TargetState(target, (CLAIM,), None, ClusterUID("here"), frozenset((OWNER,)), frozenset((OWNER,)))
+        state = TargetState(
+            target, (CLAIM,), None, ClusterUID("here"), frozenset((OWNER,)), frozenset((OWNER,)),
+            origin=Origin(lost_match=self.lost_match),
+        )  # fmt: skip
         return Reconciliation(Judgment(state, (), self.decision), Result(self.decision), self.error)
 
     async def work(self, duration_s: float) -> None:
@@ -124,6 +128,29 @@ def test_a_deletion_that_is_being_judged_leaves_what_was_recorded() -> None:
         bench.decision = Hold(Reason.DELETION_JUDGED, OWNER)
         await bench.work(1.0)
         assert bench.count(ResultClass.SYNCED) == 1
+
+    run(scenario)
+
+
+@pytest.mark.clause("W3")
+def test_a_copy_whose_source_may_match_again_is_looked_at_once_its_time_is_over() -> None:
+    """Once, and it is named with the moment, although it is held."""
+
+    async def scenario() -> None:
+        bench = Bench(Hold(Reason.MAY_MATCH_AGAIN, OWNER))
+        due_s = asyncio.get_running_loop().time() + 30.0
+        bench.lost_match = LostMatch(due_s, "2026-01-01T00:00:30Z")
+        await bench.work(29.0)
+        (failed,) = bench.results.failures(PLACE)
+        assert failed.reason == "MayMatchAgain"
+        assert failed.message.endswith("2026-01-01T00:00:30Z")
+        assert (bench.looks, bench.count(ResultClass.HELD)) == ([0.0], 1)
+        bench.decision = APPLY
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(60.0):
+                await bench.controller.run()
+        assert bench.looks == [0.0, pytest.approx(30.0)]
+        assert not bench.results.failures(PLACE)
 
     run(scenario)
 
