@@ -314,6 +314,8 @@ def make_copy(source: Manifest, rule: Rule, *, owner: str, owner_id: str, local:
                 case ["metadata", "name"]:
                     name = text
                 case ["metadata", "namespace"]:
+                    if not namespace:
+                        return None
                     namespace = text
                 case [body, where] if override["type"] == "remove":
                     assert where == LEFT

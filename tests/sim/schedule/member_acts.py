@@ -137,6 +137,17 @@ def carry_secret(giver: Member, taker: Member) -> bool:
     return True
 
 
+def carry_reference(giver: Member, taker: Member) -> bool:
+    """Name a member's present Secret in the Cluster that another one has of it and cannot read."""
+    found, held = giver.find("Cluster", giver.name), taker.find("Cluster", giver.name)
+    if found is None or held is None or found["spec"].get("authInfo") == held["spec"].get("authInfo"):
+        return False
+    if taker.condition("Cluster", giver.name, "Ready").get("status") == "True":
+        return False
+    taker.replace({**held, "spec": {**held["spec"], "authInfo": found["spec"].get("authInfo")}})
+    return True
+
+
 @deed(another, weight=1)
 def forges_address(stage: Stage, member: Member, peer: str) -> bool:
     """Change the address in the Secret that is here of another member, and say that it is newer than hers."""

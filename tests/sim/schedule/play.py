@@ -37,7 +37,7 @@ from tests.sim.cluster.member import Member
 from tests.sim.cluster.store import Refusal
 from tests.sim.cluster.transport import Fault
 from tests.sim.schedule.faults import introduce_again
-from tests.sim.schedule.member_acts import carry_secret, take_forgery_back
+from tests.sim.schedule.member_acts import carry_reference, carry_secret, take_forgery_back
 from tests.sim.schedule.schedule import Schedule
 from tests.sim.schedule.stage import DEEDS, Stage, Step
 from tests.sim.schedule.tally import Tally
@@ -166,6 +166,8 @@ async def _mend(stage: Stage) -> None:
         for taker in group.members:
             if giver is not taker and carry_secret(giver, taker):
                 stage.observer.say(f"   the credentials of {giver.name} are carried to {taker.name}")
+            if giver is not taker and carry_reference(giver, taker):
+                stage.observer.say(f"   the Cluster of {giver.name} is carried to {taker.name}, where it is not Ready")
             if giver is not taker and take_forgery_back(taker, giver.name):
                 stage.observer.say(f"   the forged endpoint of {giver.name} is taken away at {taker.name}")
 
