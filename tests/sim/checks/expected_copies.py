@@ -290,6 +290,13 @@ def _rendered(value: str, source: Manifest, *, owner: str, local: str) -> str | 
     return TEMPLATES[value](source, owner, local) if value in TEMPLATES else value
 
 
+def _is_there(path: list[str], content: Mapping[str, Any], *, namespace: str, removes: bool) -> bool:
+    """Say whether an override finds its place; only the last part of a path is optional."""
+    if path == ["metadata", "namespace"]:
+        return bool(namespace)  # it is written without a mark that it is optional
+    return not removes or path[0] in content
+
+
 def make_copy(source: Manifest, rule: Rule, *, owner: str, owner_id: str, local: str) -> Copy | None:
     """Make of a source what a rule says; None where that cannot be told. The rule matches it."""
     info, kind = source["metadata"], str(source["kind"])
@@ -308,14 +315,12 @@ def make_copy(source: Manifest, rule: Rule, *, owner: str, owner_id: str, local:
         for override in mutations.get("overrides") or ():
             text = _rendered(override.get("value", ""), source, owner=owner, local=local)
             path = override["path"].strip("?").split("/")[1:]
-            if text is None or (override["type"] == "remove" and path[0] not in content):
-                return None  # only the last part of a path is optional
+            if text is None or not _is_there(path, content, namespace=namespace, removes=override["type"] == "remove"):
+                return None
             match path:
                 case ["metadata", "name"]:
                     name = text
                 case ["metadata", "namespace"]:
-                    if not namespace:
-                        return None
                     namespace = text
                 case [body, where] if override["type"] == "remove":
                     assert where == LEFT
