@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import orjson
 
 from registry_controller.api import meta
-from registry_controller.api.errors import Conflict, Forbidden, Immutable, Invalid, NotFound, RegistryError
+from registry_controller.api.errors import Conflict, Forbidden, Immutable, Invalid, NotFound
 from registry_controller.api.meta import GVR, Manifest, ObjectKey, Target
 from registry_controller.cache.copy_record import CopyRecord
 from registry_controller.core.decision.ownership import Marks
@@ -32,9 +32,6 @@ IRREPLACEABLE: Final = frozenset(
     )
 )
 """The kinds of which a deletion takes other objects along."""
-
-_BAD_REQUEST: Final = 400
-"""The answer to a dry run that a webhook does not support."""
 
 _PROVENANCE: Final = format_place(("metadata", "annotations", meta.PROVENANCE))
 
@@ -80,15 +77,13 @@ class StoredForm:
         field of the former wish.
         """
         stored: Manifest | None = None
-        refusal: RegistryError | None = None
+        refusal: Forbidden | None = None
         try:
             stored = await self._replace(gvr, target, body, unknown=unknown)
         except Immutable as error:
             raise Immutable(str(error), managers=verdict.managers) from None
         except Forbidden as error:
             refusal = error if error.lacks_right and verdict.drift is Drift.AMBIGUOUS else None
-        except Invalid as error:
-            refusal = error
         suspects = list_suspects(verdict, known)
         if suspects and target[:2] not in IRREPLACEABLE:
             staying = list_staying(suspects, before=current, after=stored) if stored is not None else suspects
@@ -138,15 +133,15 @@ class StoredForm:
     async def _replace(
         self, gvr: GVR, target: Target, body: Manifest, *, unknown: list[str], subresource: str = ""
     ) -> Manifest | None:
-        """Return the object that a replacement would store; None where a webhook does not support dry runs."""
+        """Return the object that a replacement would store; None where a policy or webhook refuses it, or dry runs."""
         try:
             raw = await self._client.replace(
                 gvr, target.key, self._encode(body), dry_run=True, subresource=subresource, unknown=unknown
             )
-        except Invalid as error:
-            if error.status == _BAD_REQUEST:
-                return None
+        except Immutable:
             raise
+        except Invalid:
+            return None
         return _decode(raw)
 
     async def _create(self, gvr: GVR, target: Target, wanted: Manifest) -> Manifest | None:

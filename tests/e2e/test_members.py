@@ -107,10 +107,19 @@ def test_a_deleted_token_is_revoked_and_a_new_one_spreads(members: list[Member])
     in_sync(members)
 
 
-def test_a_member_that_names_another_secret_is_read_without_a_break(members: list[Member]) -> None:
-    """P7: its Cluster comes before the Secret that it names, which its daemon fills."""
+@pytest.mark.parametrize("first_comes", ["Cluster", "Secret"])
+def test_a_member_that_names_another_secret_is_read_without_a_break(members: list[Member], first_comes: str) -> None:
+    """P7: its Cluster comes before the Secret that it names, which its daemon fills; or somebody makes that first."""
     first, second = members
-    for name in (f"{second.name}-new", second.name):
+    other = f"{second.name}-{first_comes.lower()}"
+    if first_comes == "Secret":
+        held = second.get("-n", NAMESPACE, "secret", second.name)
+        info = {"name": other, "namespace": NAMESPACE}
+        second.create(
+            {"apiVersion": "v1", "kind": "Secret", "metadata": info, "type": held["type"], "data": held["data"]}
+        )
+    since = first.cluster.audit_offset()
+    for name in (other, second.name):
         reference = {"spec": {"authInfo": {"secretRef": {"name": name}}}}
         second.kubectl("patch", "cluster", second.name, "--type=merge", "-p", json.dumps(reference))
         eventually(
@@ -118,6 +127,8 @@ def test_a_member_that_names_another_secret_is_read_without_a_break(members: lis
         )
         eventually(lambda: _state(first, second.name)[0] == "Ready")
         in_sync(members)
+    said = [line["requestURI"] for line in first.cluster.audit(since=since) if line["verb"] == "delete"]
+    assert not [path for path in said if path.partition("?")[0].endswith(f"/clusters/{second.name}")]
 
 
 def test_a_disabled_peer_is_not_read(members: list[Member]) -> None:

@@ -132,6 +132,30 @@ def test_a_definition_reinstalled_while_no_daemon_runs_loses_nobody(members: lis
     check_as_before(members, before)
 
 
+def test_a_daemons_namespace_that_was_deleted_needs_a_swap_and_says_so(members: list[Member]) -> None:
+    """P2, O5: the Clusters and all copies stay; then the credentials of both sides are carried over."""
+    first, second = members
+    before = copies(first)
+    second.daemon.stop()
+    second.kubectl("delete", "namespace", NAMESPACE)
+    second.install()
+    eventually(lambda: "by a new swap" in message(second, first.name), what="the member here needs a swap")
+    eventually(lambda: "carry the Secret" in message(first, second.name), what="the other one needs it, too")
+    assert copies(first) == before
+    for giver, taker in ((first, second), (second, first)):
+        found = giver.get("-n", NAMESPACE, "secret", giver.name)
+        info = {"name": giver.name, "namespace": NAMESPACE}
+        taker.apply(
+            {"apiVersion": "v1", "kind": "Secret", "metadata": info, "type": found["type"], "data": found["data"]}
+        )
+    check_as_before(members, before)
+
+
+def message(member: Member, name: str) -> str:
+    status = member.get("cluster", name)["status"]
+    return str(status.get("message", "")) if status.get("state") != "Ready" else ""
+
+
 def test_only_an_absence_that_lasts_is_a_departure_and_never_with_a_definition_that_is_going() -> None:
     """O6: Kubernetes lists a definition that is being deleted without the verb create; its objects go one by one."""
     values = ("controller.memberAbsenceSeconds=30", "controller.stabilizationWindowSeconds=30")

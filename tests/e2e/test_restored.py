@@ -9,11 +9,24 @@ import pytest
 from tests.chaos import etcd
 from tests.e2e.group import CONFIG_MAP, Member, config_map, eventually, rule, steadily
 
-pytestmark = [pytest.mark.group(2, prefix="restored"), pytest.mark.clause("R4")]
+pytestmark = [pytest.mark.group(3, prefix="restored"), pytest.mark.clause("R4")]
+
+
+MANY = [f"lost-{number}" for number in range(10)]
 
 
 def _labelled(value: str) -> dict[str, Any]:
     return {"match": [{"labels": [{"matchLabels": {"sync": value}}]}]}
+
+
+def _rule_of_many() -> dict[str, Any]:
+    return rule("lost", CONFIG_MAP, _labelled("lost"), deletionPolicy="Delete")
+
+
+def _uids(member: Member) -> dict[str, str]:
+    """Return the uids of the copies that the lost rule made, by name."""
+    found = member.get("-n", "default", "configmaps", "-l", "sync=lost")["items"]
+    return {item["metadata"]["name"]: item["metadata"]["uid"] for item in found}
 
 
 def _data(member: Member, name: str) -> str:
@@ -34,17 +47,22 @@ def _restore(member: Member) -> None:
 
 
 def test_a_daemon_follows_its_restored_etcd_without_a_restart(members: list[Member]) -> None:
-    """A1, W3: old copies are brought up to date, and rules are obeyed as they are stored now."""
-    first, second = members
+    """A1, W3: old copies are brought up to date, and rules are obeyed as they are stored now.
+
+    A rule that is lost with it was not deleted: its copies in another cluster stay, and are kept up to date.
+    """
+    first, second, third = members
     first.apply(rule("edited", CONFIG_MAP, _labelled("edited")), rule("kept", CONFIG_MAP, _labelled("kept")))
     second.apply(config_map("one", {"value": "1"}, labels={"sync": "kept"}))
     eventually(lambda: _data(first, "one") == "1")
     etcd.back_up(first.cluster)
     eventually(lambda: first.condition("rsr", "kept", "Synced").get("status") == "True")
     second.apply(config_map("one", {"value": "2"}, labels={"sync": "kept"}))
-    first.apply(rule("edited", CONFIG_MAP, _labelled("lost-edit")), rule("lost", CONFIG_MAP, _labelled("lost")))
-    second.apply(config_map("two", {"value": "1"}, labels={"sync": "lost"}))
-    eventually(lambda: (_data(first, "one"), _data(first, "two")) == ("2", "1"))
+    first.apply(rule("edited", CONFIG_MAP, _labelled("lost-edit")), _rule_of_many())
+    for name in MANY:
+        second.apply(config_map(name, {"value": "1"}, labels={"sync": "lost"}))
+    eventually(lambda: _data(first, "one") == "2" and all(_data(first, name) == "1" for name in MANY))
+    uids = eventually(lambda: len(found := _uids(third)) == len(MANY) and found)
     daemon = first.daemon.pid
     _restore(first)
     assert _data(first, "one") in ("1", "2")
@@ -55,3 +73,8 @@ def test_a_daemon_follows_its_restored_etcd_without_a_restart(members: list[Memb
     second.apply(config_map("four", {"value": "1"}, labels={"sync": "lost-edit"}))
     steadily(lambda: first.find("configmap", "four") is None, what="the lost edit is forgotten")
     assert first.daemon.pid == daemon, "the daemon has not been restarted"
+    missing = eventually(lambda: third.condition("cluster", first.name, "RulesMissing"), what="the rule is missing")
+    assert "ResourceSyncRules lost are missing" in missing["message"]
+    second.apply(config_map(MANY[0], {"value": "2"}, labels={"sync": "lost"}))
+    eventually(lambda: _data(third, MANY[0]) == "2", what="the copies of the lost rule are kept up to date")
+    assert _uids(third) == uids

@@ -9,22 +9,24 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.group import Member, eventually, grant, rule, steadily
+from hack.controlplane import CommandError
+from tests.e2e.group import NAMESPACE, Member, eventually, grant, rule, steadily
 
 pytestmark = [pytest.mark.group(2, prefix="stored"), pytest.mark.clause("A10")]
 
 DEPLOYMENT = {"group": "apps", "version": "v1", "kind": "Deployment"}
 SERVICE = {"version": "v1", "kind": "Service"}
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:cluster-registry-controller"
 GROUP = "stored.example.com"
 LAMP = {"group": GROUP, "version": "v1", "kind": "Lamp"}
 CPU = "/spec/template/spec/containers/name=web/resources/requests?/cpu"
 
 
-def _deployment() -> dict[str, Any]:
+def _deployment(name: str = "web") -> dict[str, Any]:
     containers = [{"name": "web", "image": "a", "resources": {}}]
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": containers}}
     spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
-    info = {"name": "web", "namespace": "default"}
+    info = {"name": name, "namespace": "default"}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": info, "spec": spec}
 
 
@@ -89,6 +91,104 @@ def test_a_quantity_in_another_spelling_is_in_step_before_and_after_a_restart(me
 
     steadily(is_in_step, for_s=5, what="the copy as it is stored")
     assert _explain(first, "deployment", "default/web")["action"] == "skip"
+
+
+def _policy(name: str, **spec: Any) -> list[dict[str, Any]]:
+    """Write an admission policy on Deployments, and its binding; `spec` is what it does."""
+    kind = "Mutating" if "mutations" in spec else "Validating"
+    resources = {
+        "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["deployments"]
+    }  # fmt: skip
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    actions = {"validationActions": ["Deny"]} if kind == "Validating" else {}
+    return [
+        {
+            **head,
+            "kind": f"{kind}AdmissionPolicy",
+            "spec": {"matchConstraints": {"resourceRules": [resources]}, **spec},
+        },
+        {**head, "kind": f"{kind}AdmissionPolicyBinding", "spec": {"policyName": name, **actions}},
+    ]
+
+
+def _writes(member: Member, name: str, *, since: int) -> list[str]:
+    """List the writes of a Deployment that the daemon sent, without dry runs."""
+    lines = [line for line in member.cluster.audit(since=since) if line["user"].get("username") == ACCOUNT]
+    paths = [line["requestURI"] for line in lines if line["verb"] in ("create", "update", "patch", "delete")]
+    return [path for path in paths if f"/deployments/{name}" in path and "dryRun" not in path]
+
+
+def test_a_copy_that_admission_changes_is_in_step_also_where_dry_runs_are_refused(members: list[Member]) -> None:
+    """A label is added; then a restart is followed by one write at most, and nine annotations by none."""
+    first, second = members
+    stamp = {"expression": 'Object{metadata: Object.metadata{labels: {"admitted": "yes"}}}'}
+    mutations = [{"patchType": "ApplyConfiguration", "applyConfiguration": stamp}]
+    first.apply(*_policy("stamps", reinvocationPolicy="Never", mutations=mutations))
+    dry = _deployment("probe")
+
+    def stamped() -> str:
+        made = first.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=json.dumps(dry))
+        return str(json.loads(made)["metadata"].get("labels", {}).get("admitted"))
+
+    eventually(lambda: stamped() == "yes", what="the policy is in force")
+    second.apply(_deployment("stamped"))
+    override = {"type": "replace", "path": CPU, "value": "1000m"}
+    entry = {"match": [{"objectKey": {"name": "stamped"}}], "mutations": {"overrides": [override]}}
+    first.apply(rule("stamped", DEPLOYMENT, entry))
+    eventually(lambda: first.get("deployment", "stamped")["metadata"]["labels"]["admitted"] == "yes")
+    first.kubectl("wait", "--for=condition=Synced", "rsr/stamped", "--timeout=180s")
+    version = first.get("deployment", "stamped")["metadata"]["resourceVersion"]
+    since = first.cluster.audit_offset()
+    _restart(first)
+    steadily(lambda: not _writes(first, "stamped", since=since), for_s=3.0, what="nothing is written")
+    assert _explain(first, "deployment", "default/stamped")["action"] == "skip"
+
+    first.apply(*_policy("refuses", validations=[{"expression": "request.dryRun != true"}]))
+
+    def is_refused() -> bool:
+        try:
+            stamped()
+        except CommandError as error:
+            return "refuses" in str(error)
+        return False
+
+    eventually(is_refused, what="dry runs are refused")
+    since = first.cluster.audit_offset()
+    _restart(first)
+    eventually(lambda: len(_writes(first, "stamped", since=since)) == 1, what="the one write")
+    assert first.get("deployment", "stamped")["metadata"]["resourceVersion"] == version
+    for number in range(9):
+        first.kubectl("annotate", "--overwrite", "deployment", "stamped", f"note={number}")
+    steadily(lambda: len(_writes(first, "stamped", since=since)) == 1, for_s=5.0, what="no second write")
+    assert first.condition("rsr", "stamped", "Synced")["status"] == "True"
+    first.kubectl("delete", "validatingadmissionpolicybinding", "refuses")
+
+
+def _restart(member: Member) -> None:
+    member.daemon.restart()
+    member.daemon.wait_ready(timeout_s=180)
+
+
+def test_a_renamed_namespace_is_in_step_after_a_restart(members: list[Member]) -> None:
+    """The API server labels a Namespace with its name."""
+    first, second = members
+    for member in members:
+        grant(member, "namespaces", [""], ["namespaces"])
+    second.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    renamed = {"overrides": [{"type": "replace", "path": "/metadata/name", "value": "team-copy"}]}
+    entry = {"match": [{"objectKey": {"name": "team"}}], "mutations": renamed}
+    first.apply(rule("teams", {"version": "v1", "kind": "Namespace"}, entry))
+    info = eventually(lambda: first.find("namespace", "team-copy"))["metadata"]
+    assert info["labels"]["kubernetes.io/metadata.name"] == "team-copy"
+    first.kubectl("wait", "--for=condition=Synced", "rsr/teams", "--timeout=180s")
+    _restart(first)
+
+    def is_in_step() -> bool:
+        here = first.get("namespace", "team-copy")["metadata"]["resourceVersion"]
+        return here == info["resourceVersion"] and first.condition("rsr", "teams", "Synced")["status"] == "True"
+
+    steadily(is_in_step, for_s=3.0, what="the copy as it is stored")
+    assert _explain(first, "namespace", "team-copy")["action"] == "skip"
 
 
 @pytest.mark.clause("A2")
