@@ -71,6 +71,12 @@ def _move(manifest: Mapping[str, Any], misplaced: MisplacedKey) -> Mapping[str, 
 
 
 def _edit(text: str, node: yaml.MappingNode, misplaced: MisplacedKey) -> str:
+    """Return the text with one match edited; unchanged where the edit would lose a field or a comment."""
+    held = _held(node)
+    if _has_key_twice(node) or (held is not None and _has_key_twice(held)):
+        return text
+    if _loses_comment(text, node, held, misplaced):
+        return text
     if node.flow_style:
         start, end = node.start_mark.index, node.end_mark.index
         return f"{text[:start]}{{{', '.join(_rewrite_flow(text, node, misplaced))}}}{text[end:]}"
@@ -80,6 +86,31 @@ def _edit(text: str, node: yaml.MappingNode, misplaced: MisplacedKey) -> str:
     edited = _rewrite_block(text, node, misplaced)
     indented = [" " * column + line if line else line for line in edited[1:]]
     return "\n".join([*lines[:start], lines[start][:column] + edited[0], *indented, *lines[end:]])
+
+
+def _has_key_twice(node: yaml.MappingNode) -> bool:
+    names = [key.value for key, _ in node.value]
+    return len(set(names)) < len(names)
+
+
+def _loses_comment(text: str, node: yaml.MappingNode, held: yaml.MappingNode | None, misplaced: MisplacedKey) -> bool:
+    """Return whether a comment stands between the fields in braces that the edit writes."""
+    if node.flow_style:
+        pairs = [pair for pair in node.value if pair[1] is not held] + (list(held.value) if held is not None else [])
+        return _has_comment(text, pairs, start=node.start_mark.index, end=node.end_mark.index)
+    if held is None or not held.flow_style:
+        return False
+    moved = "".join(line for part in misplaced.parts for line in _split_lines(text, node)[part])
+    return "#" in moved or _has_comment(text, held.value, start=held.start_mark.index, end=held.end_mark.index)
+
+
+def _has_comment(text: str, pairs: Sequence[tuple[yaml.Node, yaml.Node]], *, start: int, end: int) -> bool:
+    """Return whether a part of a text has a comment beside these fields."""
+    between = list[str]()
+    for key, value in sorted(pairs, key=lambda pair: pair[0].start_mark.index):
+        between.append(text[start : key.start_mark.index])
+        start = key.start_mark.index + len(_source(text, key, value))
+    return any("#" in part for part in (*between, text[start:end]))
 
 
 def _rewrite_flow(text: str, node: yaml.MappingNode, misplaced: MisplacedKey) -> list[str]:
@@ -99,7 +130,8 @@ def _spell_key(text: str, node: yaml.MappingNode, misplaced: MisplacedKey) -> st
     held, parts = _held(node), misplaced.parts
     kept = [pair for pair in held.value if pair[0].value not in parts] if held is not None else []
     pairs = [*kept, *(pair for pair in node.value if pair[0].value in parts)]
-    return f"{_KEY}: {{{', '.join(_source(text, key, value) for key, value in pairs)}}}"
+    quote = '"' if node.flow_style and all(key.style == '"' for key, _ in node.value) else ""  # as in JSON
+    return f"{quote}{_KEY}{quote}: {{{', '.join(_source(text, key, value) for key, value in pairs)}}}"
 
 
 def _held(node: yaml.MappingNode) -> yaml.MappingNode | None:
@@ -119,7 +151,9 @@ def _rewrite_block(text: str, node: yaml.MappingNode, misplaced: MisplacedKey) -
     moved = [line for part in misplaced.parts if part not in there for line in fields[part]]
     own = fields.get(_KEY, [f"{_KEY}:"])
     if held is not None and held.flow_style:
-        own = [_spell_key(text, node, misplaced)]
+        rest = text[held.end_mark.index :].split("\n", 1)[0]
+        begin = next(key.start_mark.line for key, value in node.value if value is held)
+        own = [_spell_key(text, node, misplaced) + rest, *own[held.end_mark.line - begin + 1 :]]
     elif held is not None:
         step = " " * (held.start_mark.column - node.start_mark.column)
         own = [*own, *(step + line for line in moved)]

@@ -1,19 +1,22 @@
 """Publishes the Secret with the kubeconfig that other clusters read this one with.
 
-Law: the Secret is written only when its kubeconfig would differ; other data, labels and annotations in it stay.
+Laws: the Secret is written only when its kubeconfig would differ; other data, labels and annotations in it stay · the
+credentials of another member are not replaced.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from registry_controller.api import meta
-from registry_controller.api.cluster import Cluster
+from registry_controller.api.cluster import Cluster, read_cluster
 from registry_controller.api.errors import (
     BadInput,
     Forbidden,
     InvalidKubeconfig,
+    InvalidObject,
     NotFound,
     NotServed,
 )
@@ -47,6 +50,7 @@ class KubeconfigSecret:
         if cluster.secret is None:
             return
         current = await self._api.read(meta.SECRETS, cluster.secret)
+        await self._check_owner(cluster, current)
         token = await self._tokens.find(current=_token_in(current))
         addresses = await self._addresses(cluster)
         documents = [
@@ -67,6 +71,20 @@ class KubeconfigSecret:
         if current is not None and is_published(current):
             await self._api.delete(meta.SECRETS, current)
         await revoke_tokens(self._api, self._settings)
+
+    async def _check_owner(self, cluster: Cluster, current: Manifest | None) -> None:
+        """Raise BadInput for a copy of another member's Secret that the Cluster of that member names."""
+        owner = meta.annotations_of(current).get(meta.OWNER) if current is not None else None
+        if owner in (None, cluster.cluster_id):
+            return
+        for manifest in await self._api.list(meta.CLUSTERS):
+            with contextlib.suppress(InvalidObject):
+                other = read_cluster(manifest)
+                if other.cluster_id == owner and other.secret == cluster.secret:
+                    raise BadInput(
+                        f"Secret {cluster.secret}: has the credentials of Cluster {other.name}; name another one in "
+                        f"spec.authInfo.secretRef of Cluster {cluster.name}"
+                    )
 
     def renew_in_s(self) -> float:
         """Return the time until the token is renewed in seconds; infinity for a token that does not expire."""

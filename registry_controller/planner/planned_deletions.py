@@ -15,7 +15,7 @@ from registry_controller.core.decision.deletion_limit import LimitVerdict, Windo
 from registry_controller.planner.dry_run import DryRun, PlannedResult
 from registry_controller.sync.deletion_budget import allowed_moment, stored_window
 from registry_controller.sync.deletion_limiter import is_limited
-from registry_controller.sync.owner_limits import has_cluster, moment_allowed, stored_limit
+from registry_controller.sync.owner_limits import has_cluster, known_limit, moment_allowed, stored_limit
 from registry_controller.sync.reconciler import Result
 
 
@@ -36,7 +36,7 @@ def limit_deletions(dry_run: DryRun, planned: Sequence[PlannedResult], *, now: d
     for (_, owner), count in created.items():
         made[owner] += count
     for owner, count in of_owner.items():
-        window, allowed = stored_limit(registry, owner), moment_allowed(registry, owner)
+        window, allowed = known_limit(registry, copies, owner, now=now), moment_allowed(registry, owner)
         present, is_anew = (
             copies.by_owner[owner] + made[owner],
             any(one is not None and one[1] == owner for one in anew),

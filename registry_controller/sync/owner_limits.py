@@ -15,9 +15,16 @@ from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.stored_objects import StoredCluster
-from registry_controller.core.decision.deletion_limit import LimitVerdict, Window, is_notable, window_of
+from registry_controller.core.decision.deletion_limit import (
+    LimitVerdict,
+    Window,
+    is_notable,
+    is_over,
+    sum_windows,
+    window_of,
+)
 from registry_controller.core.status.cluster import read_deletions
-from registry_controller.sync.deletion_budget import DeletionBudget
+from registry_controller.sync.deletion_budget import DeletionBudget, stored_window
 from registry_controller.sync.deletion_count import DeletionCount, Judged
 
 
@@ -65,7 +72,7 @@ class OwnerLimits:
         if not has_cluster(self._registry, owner):
             return None
         wanted = self._list_wanted(owner, excused=excused)
-        return self._count_of(owner).judge(
+        return self._recover(owner).judge(
             stored=stored_limit(self._registry, owner),
             present=self._copies.by_owner[owner],
             wanted=len(wanted),
@@ -99,7 +106,7 @@ class OwnerLimits:
 
     def count(self, owner: ClusterUID, target: Target, *, present: int) -> None:
         """Count the deletion of one of the `present` copies each time."""
-        count = self._count_of(owner)
+        count = self._recover(owner)
         count.count(target, present=present, now=self._now())
         if count.window is not None and is_notable(count.window):
             self._changed()
@@ -153,6 +160,18 @@ class OwnerLimits:
             for target in budget.wanted_of_owner(is_excused=budget is excused)
         ]
 
+    def _recover(self, owner: ClusterUID) -> DeletionCount:
+        """Return the counts of an owner; where its own window is over or not known, the sum of its rules' windows.
+
+        Its Cluster stores no window for a few deletions, and a restart must not forget them.
+        """
+        count = self._count_of(owner)
+        if is_over(count.window, self._now()):
+            known = known_limit(self._registry, self._copies, owner, now=self._now())
+            if not is_over(known, self._now()):
+                count = self._counts[owner] = DeletionCount(known, is_here=self._copies.has)
+        return count
+
     def _count_of(self, owner: ClusterUID) -> DeletionCount:
         count = self._counts.get(owner)
         if count is None:
@@ -169,6 +188,16 @@ def stored_limit(registry: Registry, owner: ClusterUID) -> Window | None:
     """Return the window in the status of the owner's Cluster; None without one."""
     found = (window_of(read_deletions(stored.manifest.get("status"))) for stored in _clusters_of(registry, owner))
     return next((window for window in found if window is not None), None)
+
+
+def known_limit(registry: Registry, copies: CopyIndex, owner: ClusterUID, *, now: datetime) -> Window | None:
+    """Return the window of an owner's copies: that of its Cluster here, or else the sum of its rules' windows."""
+    stored = stored_limit(registry, owner)
+    if not is_over(stored, now):
+        return stored
+    windows = ((stored_window(registry, (rule, owner)), copies.counts[rule, owner]) for rule in registry.rules)
+    known = [(window, here) for window, here in windows if window is not None]
+    return sum_windows(known, present=copies.by_owner[owner], now=now) or stored
 
 
 def moment_allowed(registry: Registry, owner: ClusterUID) -> str:

@@ -20,7 +20,9 @@ from registry_controller.core.decision.deletion_limit import (
     charge_of,
     joined,
     judge,
+    spell,
     stored_form,
+    sum_windows,
     window_of,
 )
 from registry_controller.sync.deletion_count import DeletionCount
@@ -106,6 +108,21 @@ def test_what_an_owner_deletes_is_added_to_what_counts_each_time(acts: list[Act]
     for act in acts:
         bench.play(act._replace(restarts=False))
     assert bench.gross + len(bench.lost) <= max(ALWAYS, count // 2)
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100), st.booleans()), min_size=1, max_size=6))
+def test_the_windows_of_all_rules_show_what_their_owner_lost(rules: list[tuple[int, int, bool]]) -> None:
+    """However it counts. What a person allowed does not count, nor does a window that is over."""
+    windows, past = list[tuple[Window, int]](), spell(NOW - LENGTH)
+    for here, gone, is_gross in rules:
+        windows.append((Window(spell(NOW), here + gone, gone, counted=gone * is_gross), here))
+        windows.append((Window(spell(NOW), here + gone, gone, allowed=gone, counted=gone * is_gross), here))
+        windows.append((Window(past, 1000, 1000), here))
+    gone = sum(number for _, number, _ in rules)
+    gross = sum(number for _, number, is_gross in rules if is_gross)
+    expected = Window(spell(NOW), 700 + gone, gone, counted=gross)
+    assert sum_windows(windows, present=700, now=NOW) == expected
+    assert sum_windows(windows[2:3], present=700, now=NOW) is None
 
 
 @given(st.integers(0, 300), st.integers(1, 40))

@@ -217,6 +217,30 @@ def test_an_owner_has_a_limit_over_all_rules() -> None:
     simulate(scenario, n=2)
 
 
+def test_a_restart_between_the_sets_of_two_rules_forgets_none_of_their_owner() -> None:
+    """W4: forty of each, which the owner's limit does not let go in five minutes; so its Cluster stores nothing yet."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b = group.members
+        for part in "xyz":
+            wanted = {"match": [{"labels": [{"matchLabels": {"part": part}}]}]}
+            b.create(rule(f"part-{part}", CONFIG_MAP, wanted, deletionPolicy="Delete"))
+            for number in range(40):
+                a.create(config_map(f"m-{part}-{number:02}", {"n": "1"}, labels={"part": part}))
+        await group.settle()
+        for part, stays in (("x", 80), ("y", 80)):
+            for number in range(40):
+                a.apply(config_map(f"m-{part}-{number:02}", {"n": "1"}, labels={"part": "none"}))
+            await asyncio.sleep(40.0)
+            await b.restart()
+            await asyncio.sleep(40.0)
+            assert left(b) == stays
+        assert halted_over_all(b, "a")
+
+    simulate(scenario, n=2)
+
+
 def test_what_a_rule_s_annotation_allows_does_not_count_for_its_owner() -> None:
     """W4: one confirmation is enough."""
 

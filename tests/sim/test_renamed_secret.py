@@ -103,3 +103,25 @@ def test_a_tombstone_covers_the_memberships_before_it(forgets: bool) -> None:
         assert knows(old, "b") == (False, False)
 
     simulate(scenario, n=3)
+
+
+@pytest.mark.clause("O7")
+def test_a_cluster_that_names_the_secret_of_another_member_takes_nothing_from_it() -> None:
+    """It says so, and all is as before once its Cluster names another Secret again."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share(group)
+        b = group["b"]
+        for name in "cb":
+            auth = {"secretRef": {"name": name, "namespace": NAMESPACE}}
+            b.apply({"kind": "Cluster", "metadata": {"name": "b"}, "spec": {"authInfo": auth}})
+            await group.settle()
+            ready = b.condition("Cluster", "b", "Ready")
+            assert ready["status"] == ("False" if name == "c" else "True")
+            assert ("has the credentials of Cluster c" in ready["message"]) is (name == "c")
+            for member in group["a"], group["c"]:
+                assert member.condition("Cluster", "b", "Ready")["status"] == "True"
+        for member in group.members:
+            assert all(member.condition("Cluster", name, "Ready")["status"] == "True" for name in "abc")
+
+    simulate(scenario, n=3)

@@ -11,7 +11,7 @@ window's start, because the window is stored first · of the counts and limits o
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -159,6 +159,28 @@ def joined(window: Window, stored: Window | None, *, now: datetime) -> Window:
         allowed=max(window.allowed, stored.allowed),
         counted=max(window.counted, stored.counted),
         percent=min(window.percent, stored.percent),
+    )
+
+
+def sum_windows(windows: Iterable[tuple[Window, int]], *, present: int, now: datetime) -> Window | None:
+    """Return an owner's window as the windows of its rules show it, each with the number of copies that are here.
+
+    `present` is the number of the owner's copies. Deletions that the annotation of a rule allowed do not count. None
+    where all windows are over.
+    """
+    found = [(window, here) for window, here in windows if not _is_past(window, now)]
+    if not found:
+        return None
+    gone = [max(0, window.deleted - window.allowed) for window, _ in found]
+    missing = sum(
+        max(0, min(number, window.baseline - here)) for number, (window, here) in zip(gone, found, strict=True)
+    )
+    return Window(
+        min(window.start for window, _ in found),
+        present + missing,
+        sum(gone),
+        counted=sum(max(0, window.counted - window.allowed) for window, _ in found),
+        percent=min(window.percent for window, _ in found),
     )
 
 

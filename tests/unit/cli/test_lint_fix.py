@@ -57,6 +57,30 @@ CASES = {
     "another name in its place": ("    - match: [{objectKey: {name: z}, name: x}]\n", None),
     "a name of a wrong type": ("    - match: [{name: 1}]\n", "    - match: [{objectKey: {name: 1}}]\n"),
     "nothing misplaced": ("    - match: [{objectKey: {name: x}}]\n", None),
+    "JSON": (
+        '    - {"match": [{"objectKey": null, "name": "x", "labels": []}]}\n',
+        '    - {"match": [{"objectKey": {"name": "x"}, "labels": []}]}\n',
+    ),
+    "a comment in braces, which would be lost": (
+        "    - match: [{name: x,  # its name\n        objectKey: {namespace: w}}]\n", None,
+    ),
+    "a comment in the other part's braces": (
+        "    - match: [{objectKey: {  # here\n        namespace: w}, name: x}]\n", None,
+    ),
+    "a comment in a value": (
+        "    - match: [{name: x, labels: [  # all\n        ]}]\n",
+        "    - match: [{objectKey: {name: x}, labels: [  # all\n        ]}]\n",
+    ),
+    "a comment beside braces": (
+        "    - match:\n        - objectKey: {namespace: w}  # here\n          # all\n          name: x\n",
+        "    - match:\n        - objectKey: {namespace: w, name: x}  # here\n          # all\n",
+    ),
+    "a comment that has no place in braces": (
+        "    - match:\n        - objectKey: {namespace: w}\n          name: x  # its name\n", None,
+    ),
+    "a field twice, of which one would be lost": (
+        "    - match:\n        - name: x\n          labels: [{matchLabels: {a: b}}]\n          labels: []\n", None,
+    ),
     "several matches": (
         "    - match:\n        - {name: x}\n        - name: v\n    - match: [{namespace: z}]\n",
         "    - match:\n        - {objectKey: {name: x}}\n        - objectKey:\n            name: v\n"
