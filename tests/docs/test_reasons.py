@@ -6,10 +6,11 @@ import re
 
 from registry_controller.api import errors
 from registry_controller.core.decision.decision import Reason
+from registry_controller.core.status.cluster import CONDITIONS
 from registry_controller.report.reasons import REFUSALS
 from tests.docs.documents import ROOT, table
 
-PAGE, PACKAGE = ROOT / "docs" / "reasons.md", ROOT / "registry_controller"
+PAGE, OPERATIONS, PACKAGE = ROOT / "docs" / "reasons.md", ROOT / "docs" / "operations.md", ROOT / "registry_controller"
 NO_REASON = {"RegistryError", "BadInput", "InvalidOption", "InvalidKubeconfig", "Gone"}
 """Errors that no write or evaluation of an object ends with; the reason of Gone is `Expired`."""
 
@@ -58,6 +59,11 @@ def test_the_reasons_of_a_clusters_conditions_are_those_of_the_code() -> None:
     code = words_of("core/status/cluster.py") - types - {"DeletionHalted", "True", "False", "Cluster"}
     conflicts = {"LocalClusterIsConflicting", "LocalClusterIsNotConflicting", "ClusterIsConflicting"}
     assert set(listed("reason of a Cluster's condition")) == code | conflicts
+
+
+def test_the_table_of_a_clusters_conditions_is_that_of_the_code() -> None:
+    rows = table(OPERATIONS, header="condition of a Cluster")
+    assert sorted(row[0].split("`")[1] for row in rows) == sorted(CONDITIONS)
 
 
 def test_the_reasons_of_events_are_those_of_the_code() -> None:
