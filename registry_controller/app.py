@@ -191,7 +191,13 @@ class Daemon:
             put_back=self._report_put_back,
             lost=self.lost_fields.note,
         )
-        return Applier(copies=engine.copies, sources=sources, updater=updater, relays=engine.relay_policy)
+        return Applier(
+            copies=engine.copies,
+            sources=sources,
+            updater=updater,
+            relays=engine.relay_policy,
+            rules=engine.registry.rules,
+        )
 
     async def run(self, watcher: KopfWatcher, ready: dict[str, str | None]) -> None:
         """Run until cancelled, or until a bug ends it loudly."""

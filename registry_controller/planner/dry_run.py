@@ -176,7 +176,13 @@ class DryRun:
             put_back=_ignore,
             lost=_ignore,
         )
-        return Applier(copies=engine.copies, sources=sources, updater=updater, relays=engine.relay_policy)
+        return Applier(
+            copies=engine.copies,
+            sources=sources,
+            updater=updater,
+            relays=engine.relay_policy,
+            rules=engine.registry.rules,
+        )
 
 
 @contextlib.asynccontextmanager
