@@ -64,4 +64,4 @@ def _is_believed(facts: FarewellFacts, stone: Tombstone) -> bool:
 
 
 def _shows(facts: FarewellFacts, member: ClusterUID, stone: Tombstone) -> bool:
-    return any(shown.name == stone.name for shown in facts.shown[member])
+    return any(shown.name == stone.name for shown in facts.shown.get(member, ()))
