@@ -288,6 +288,10 @@ class Engine:
         """Search the served kinds for orphans again."""
         self.orphans.on_kinds_changed()
 
+    def on_definition_of_features(self, *, is_going: bool) -> None:
+        """Note whether features are deleted with their definition: that withdraws no tombstone."""
+        self.registry.note_definition_of_features(is_going=is_going)
+
     def on_orphans_found(self) -> None:
         """Plan again: more kinds are watched."""
         self.clusters.request_plan()
