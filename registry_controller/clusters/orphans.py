@@ -238,7 +238,7 @@ class OrphanFinder:
         return False
 
     def _may_go(self, marks: Marks) -> bool:
-        """Return true if a copy may have to be deleted, now or once the marks of a later version are written anew."""
+        """Return true if a copy may have to be deleted, now or once its marks of a later version can be read."""
         provenance = marks.provenance
         if marks.binding is Binding.UNREADABLE:
             return marks.is_copy
