@@ -158,7 +158,7 @@ async def _mend(stage: Stage) -> None:
     await asyncio.sleep(20.0)
     for one in group.members:
         _come_back(stage, one)
-    await asyncio.sleep(20.0)
+    await asyncio.sleep(30.0)  # 20 of them may pass until a daemon has asked its members how its Cluster was
     if stage.rebuilt:
         await _introduce_rebuilt(stage)
     group.swap_all()
