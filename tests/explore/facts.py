@@ -1,6 +1,6 @@
 """What one daemon of the abstract network knows: its own functions judge who is missing, and who has left.
 
-Called: `leavers`, `observe_absence`, `lasts_from_s`, `left_from_s`.
+Called: `leavers`, `observe_absence`, `lasts_from_s`, `left_from_s`, `unnamed_secrets`, `other_ways`, `evaluate_traces`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.api.tombstone import Tombstone
 from registry_controller.core.decision.decision import Reason
+from registry_controller.core.decision.deleted_rule import RuleTraces, SeenDeletion, StoredAs, evaluate_traces
 from registry_controller.core.decision.departure import (
     Absence,
     OwnClusterFacts,
@@ -22,18 +23,23 @@ from registry_controller.core.decision.departure import (
     left_from_s,
     observe_absence,
 )
-from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.decision.ownership import NATIVE, Marks, is_at_home
+from registry_controller.core.decision.rule_state import RulePresence
 from registry_controller.core.decision.tombstones import LASTS, Leavers, MembershipFacts, leavers
+from registry_controller.core.decision.ways import other_ways, unnamed_secrets
 from tests.explore.world import (
     ABSENCE,
     NAMES,
     TRUST,
     WINDOW,
     Cluster,
+    Credentials,
     Held,
     Peer,
+    Rule,
     Stone,
     Store,
+    named,
     put,
 )
 
@@ -42,23 +48,32 @@ NUMBERS: Final = {uid: number for number, uid in enumerate(IDS)}
 TODAY: Final = date(2026, 1, 1)
 CONFIG_MAP: Final = GVK("", "v1", "ConfigMap")
 NAMESPACE: Final = "registry"
+RULE: Final = "rule"
+CREATED: Final = "2026-01-01T00:00:00Z"
 _SECONDS: Final = {WINDOW: 30.0, ABSENCE: 600.0}
 """How many seconds an age stands for; other ages are just begun."""
 
 
 class Truth(NamedTuple):
-    """What an owner would answer now: None where it cannot be reached."""
+    """What an owner would answer now: the names of its own Secrets, its own rule, and the token that it accepts."""
 
     has_cluster: bool
-    has_secret: bool
+    secrets: frozenset[int]
+    rule: int
+    token: int
 
 
 class Removal(NamedTuple):
-    """A deletion in a reaction, for the laws: a Cluster's membership, or 0 for a copy of an object."""
+    """A deletion in a reaction, for the laws: a Cluster's membership, or 0 for a copy of an object of that member.
+
+    `rule` is the UID of the rule that made the copy, or, with `is_rule`, of which it is a copy.
+    """
 
     member: int
     membership: int
     reason: Reason
+    rule: int = 0
+    is_rule: bool = False
 
 
 Truths = tuple[Truth | None, ...]
@@ -83,24 +98,53 @@ def stone_of(tombstone: Tombstone) -> Stone:
 
 
 @cache
-def target_of(kind: GVK, member: int) -> Target:
-    namespace = "" if kind == meta.CLUSTER else NAMESPACE
-    return Target(kind.group, kind.kind, namespace, NAMES[member])
+def target_of(kind: GVK, member: int, number: int = 1) -> Target:
+    namespace = "" if kind.group == meta.GROUP else NAMESPACE
+    name = RULE if kind == meta.RULE else f"{NAMES[member]}-{number}" if kind == meta.SECRET else NAMES[member]
+    return Target(kind.group, kind.kind, namespace, name)
 
 
 @cache
-def key_of(kind: GVK, member: int) -> ObjectKey:
-    return target_of(kind, member).key
+def key_of(kind: GVK, member: int, number: int = 1) -> ObjectKey:
+    return target_of(kind, member, number).key
 
 
 @cache
-def marks_of(kind: GVK, member: int, membership: int, revision: int) -> Marks:
-    """Return the marks of a copy, as the daemon writes them."""
+def marks_of(kind: GVK, member: int, uid: str, revision: int, *, number: int = 1, rule: Rule | None = None) -> Marks:
+    """Return the marks of a copy, as the daemon writes them; without `rule` a core rule of this cluster made it."""
+    name, home, rule_uid, policy = ("core", member, "", "Orphan")
+    if rule is not None:
+        name, home, rule_uid, policy = (RULE, rule.home, f"r{rule.uid}", "Delete")
     provenance = Provenance(
-        IDS[member], "rule", IDS[member], "Delete", kind, key_of(kind, member), uid_of(member, membership),
-        "2026-01-01T00:00:00Z", revision, target_of(kind, member),
+        IDS[member], name, IDS[home], policy, kind, key_of(kind, member, number), uid, CREATED, revision,
+        target_of(kind, member, number), rule_uid=rule_uid, rule_created=CREATED if rule is not None else "",
     )  # fmt: skip
     return Marks(IDS[member], provenance, False, False)
+
+
+class Access(NamedTuple):
+    """Credentials for a member's API server."""
+
+    token: int
+
+    @property
+    def verified_address(self) -> str:
+        return ""
+
+
+@cache
+def ways_to(member: int, held: Held | None, secrets: tuple[Credentials, ...]) -> tuple[Access, ...]:
+    """Return the ways to a member, the own one of its Cluster here first; none without a Cluster."""
+    if held is None:
+        return ()
+    first = named(secrets, held.secret)
+    own = Access(first.token) if first is not None else None
+    owned = [(key_of(meta.SECRET, member, found.name), IDS[member]) for found in secrets if found.is_copy]
+    taken = [key_of(meta.SECRET, member, held.secret)]
+    unnamed = unnamed_secrets(owned, member=IDS[member], named=taken)
+    tokens = {key_of(meta.SECRET, member, found.name): Access(found.token) for found in secrets}
+    others = other_ways(own, aliases=(), unnamed=[tokens[key] for key in unnamed])
+    return (own, *others) if own is not None else others
 
 
 class Facts:
@@ -111,7 +155,8 @@ class Facts:
         self.who = who
         self.cluster = cluster
         self.store, self.notes = cluster.store, cluster.notes
-        is_read = [None not in both for both in zip(self.store.clusters, self.store.secrets, strict=True)]
+        both = zip(self.store.clusters, self.store.secrets, strict=True)
+        is_read = [bool(ways_to(member, *known)) for member, known in enumerate(both)]
         peers = tuple(peer if read else None for peer, read in zip(cluster.mind.peers, is_read, strict=True))
         self.mind = cluster.mind._replace(peers=peers)  # who has no Cluster or Secret here is read no more
         self.truths = truths
@@ -160,6 +205,49 @@ class Facts:
         known = frozenset((*one, revision) for one, revision in revisions.items())
         self.mind = self.mind._replace(met=tuple(met), last=tuple(last), former=tuple(former), revisions=known)
         self.mind = self.mind._replace(has_last=self.mind.has_last or self.own() is not None)
+        self._observe_rule()
+
+    def _observe_rule(self) -> None:
+        """Note the rule that acts: one that is not here any more acts for the stabilization window."""
+        mind, stored = self.mind, self.store.rule
+        if stored is not None:
+            self.mind = mind._replace(acting=stored, ending=None)
+        elif mind.acting is not None and mind.ending is None:
+            self.mind = mind._replace(ending=0)
+        elif mind.ending == WINDOW:
+            self.mind = mind._replace(acting=None, ending=None)
+
+    # The rule.
+
+    def traces(self, rule: Rule) -> RuleTraces:
+        """Return what is known of a rule at its owner."""
+        is_local, peer = rule.home == self.who, self.mind.peers[rule.home]
+        view = peer.view if peer is not None else None
+        is_heard = self.mind.running == WINDOW and (
+            is_local or (view is not None and peer is not None and peer.is_alive)
+        )
+        stored, seen, recorded = StoredAs.NONE, self.mind.seen, self.store.record
+        if is_local:
+            stored = StoredAs.ITSELF if self.mind.acting is not None else StoredAs.NONE
+        elif peer is not None and view is not None:
+            seen, recorded = peer.seen, frozenset(uid for uid, age in peer.record if age == WINDOW)
+            if view.rule is not None:
+                marks = _marks_of_rule(view.rule)
+                is_own = is_at_home(marks, peer=IDS[rule.home], membership=False)
+                stored = StoredAs.ITSELF if is_own else StoredAs.ANOTHER
+        return RuleTraces(
+            uid=f"r{rule.uid}",
+            is_local=is_local,
+            is_heard=is_heard,
+            stored=stored,
+            seen=[SeenDeletion(f"r{uid}", 2, seconds_of(age)) for uid, age in seen],
+            recorded=frozenset(f"r{uid}" for uid in recorded),
+            defined_since=1 if is_local else None,
+            is_younger=True,
+        )
+
+    def evaluate_rule(self, rule: Rule) -> tuple[RulePresence, bool]:
+        return evaluate_traces(self.traces(rule), window_s=seconds_of(WINDOW))
 
     def own(self) -> Held | None:
         return self.store.clusters[self.who]
@@ -248,6 +336,10 @@ class Facts:
         self.store = self.store._replace(stones=stones)
         self.notes = self.notes._replace(ordered=(self.notes.ordered | orders) & stones)
         return is_changed
+
+
+def _marks_of_rule(rule: Rule) -> Marks:
+    return marks_of(meta.RULE, rule.home, f"r{rule.uid}", rule.uid) if rule.is_copy else NATIVE
 
 
 def _ready(peer: int, view: Store) -> Iterator[tuple[ClusterUID, str]]:

@@ -5,8 +5,8 @@ its deletion was an event of a watch that was not interrupted since, or, in the 
 is older than the rule and still there. A rule that is lost with the definition, or by the restore of an etcd, was not
 deleted.
 
-Laws: while the owner is silent, nothing is known · a rule that was deleted a moment ago may be created again · what an
-event of this cluster shows is recorded, and nothing else.
+Laws: while the owner is silent, nothing is known · a rule that was deleted a moment ago may be created again · only a
+deletion that an event of this cluster showed is recorded.
 """
 
 from __future__ import annotations
