@@ -26,7 +26,8 @@ from registry_controller.core.decision.state import (
     Tracking,
 )
 from registry_controller.core.decision.tombstones import Leavers
-from tests.explore.facts import CONFIG_MAP, CREATED, IDS, NUMBERS, RULE, Facts, Removal, key_of, marks_of, target_of
+from tests.explore.called import CONFIG_MAP, CREATED, IDS, NUMBERS, RULE, Removal, key_of, marks_of, target_of
+from tests.explore.facts import Facts
 from tests.explore.world import Rule, put
 
 

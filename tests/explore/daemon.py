@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 from registry_controller.core.decision.lost_cluster import LostClusterFacts, Make, plan_own_cluster
 from registry_controller.core.decision.membership import relayed_claims
 from registry_controller.core.decision.tombstones import Leavers
+from tests.explore.called import NUMBERS, Removal, Truths, ways_to
 from tests.explore.deciding import Deciding
-from tests.explore.facts import NUMBERS, Removal, Truths, seconds_of, ways_to
+from tests.explore.facts import seconds_of
 from tests.explore.world import MEMBERS, NAMES, Cluster, Credentials, Held, named, put
 
 _MOST: Final = 60

@@ -16,8 +16,8 @@ from registry_controller.core.decision.departure import left_after
 from registry_controller.core.decision.ownership import NATIVE, Voice, natural_of_secret, voice_of_membership
 from registry_controller.core.decision.state import Claim, CurrentCopy, MembershipState, TargetState
 from registry_controller.core.decision.tombstones import Leavers
+from tests.explore.called import IDS, NUMBERS, Removal, marks_of, uid_of
 from tests.explore.copying import Copying
-from tests.explore.facts import IDS, NUMBERS, Removal, marks_of, uid_of
 from tests.explore.world import Credentials, Held, named, put, with_secret
 
 

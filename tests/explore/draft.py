@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from registry_controller.core.peer_health import count_silence
+from tests.explore.called import Removal, Truth, Truths, ways_to
 from tests.explore.daemon import with_own
-from tests.explore.facts import Removal, Truth, Truths, ways_to
 from tests.explore.steps import GHOST, LEFT, WAY_AT, State, Step
 from tests.explore.world import (
     ABSENCE,

@@ -1,20 +1,15 @@
 """What one daemon of the abstract network knows: its own functions judge who is missing, and who has left.
 
-Called: `leavers`, `observe_absence`, `lasts_from_s`, `left_from_s`, `unnamed_secrets`, `other_ways`, `evaluate_traces`.
+Called: `leavers`, `observe_absence`, `lasts_from_s`, `left_from_s`, `evaluate_traces`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from datetime import date
-from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from registry_controller.api import meta
-from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
-from registry_controller.api.provenance import Provenance
-from registry_controller.api.tombstone import Tombstone
-from registry_controller.core.decision.decision import Reason
+from registry_controller.api.meta import ClusterUID
 from registry_controller.core.decision.deleted_rule import RuleTraces, SeenDeletion, StoredAs, evaluate_traces
 from registry_controller.core.decision.departure import (
     Absence,
@@ -25,126 +20,22 @@ from registry_controller.core.decision.departure import (
 )
 from registry_controller.core.decision.ownership import NATIVE, Marks, is_at_home
 from registry_controller.core.decision.rule_state import RulePresence
-from registry_controller.core.decision.tombstones import LASTS, Leavers, MembershipFacts, leavers
-from registry_controller.core.decision.ways import other_ways, unnamed_secrets
+from registry_controller.core.decision.tombstones import Leavers, MembershipFacts, leavers
+from tests.explore.called import IDS, TODAY, Truths, marks_of, met_after, stone_of, tombstone_of, uid_of, ways_to
 from tests.explore.world import (
     ABSENCE,
-    NAMES,
     TRUST,
     WINDOW,
     Cluster,
-    Credentials,
     Held,
     Peer,
     Rule,
-    Stone,
     Store,
-    named,
     put,
 )
 
-IDS: Final = tuple(ClusterUID(name) for name in NAMES)
-NUMBERS: Final = {uid: number for number, uid in enumerate(IDS)}
-TODAY: Final = date(2026, 1, 1)
-CONFIG_MAP: Final = GVK("", "v1", "ConfigMap")
-NAMESPACE: Final = "registry"
-RULE: Final = "rule"
-CREATED: Final = "2026-01-01T00:00:00Z"
 _SECONDS: Final = {WINDOW: 30.0, ABSENCE: 600.0}
 """How many seconds an age stands for; other ages are just begun."""
-
-
-class Truth(NamedTuple):
-    """What an owner would answer now: the names of its own Secrets, its own rule, and the token that it accepts."""
-
-    has_cluster: bool
-    secrets: frozenset[int]
-    rule: int
-    token: int
-
-
-class Removal(NamedTuple):
-    """A deletion in a reaction, for the laws: a Cluster's membership, or 0 for a copy of an object of that member.
-
-    `rule` is the UID of the rule that made the copy, or, with `is_rule`, of which it is a copy.
-    """
-
-    member: int
-    membership: int
-    reason: Reason
-    rule: int = 0
-    is_rule: bool = False
-
-
-Truths = tuple[Truth | None, ...]
-
-
-def uid_of(member: int, membership: int) -> str:
-    return f"{NAMES[member]}{membership}"
-
-
-@cache
-def tombstone_of(stone: Stone) -> Tombstone:
-    return Tombstone(
-        IDS[stone.member], uid_of(stone.member, stone.membership), IDS[stone.by], TODAY + LASTS, stone.revision
-    )
-
-
-@cache
-def stone_of(tombstone: Tombstone) -> Stone:
-    return Stone(
-        NUMBERS[tombstone.member], int(tombstone.membership[1:]), NUMBERS[tombstone.reported_by], tombstone.revision
-    )
-
-
-@cache
-def target_of(kind: GVK, member: int, number: int = 1) -> Target:
-    namespace = "" if kind.group == meta.GROUP else NAMESPACE
-    name = RULE if kind == meta.RULE else f"{NAMES[member]}-{number}" if kind == meta.SECRET else NAMES[member]
-    return Target(kind.group, kind.kind, namespace, name)
-
-
-@cache
-def key_of(kind: GVK, member: int, number: int = 1) -> ObjectKey:
-    return target_of(kind, member, number).key
-
-
-@cache
-def marks_of(kind: GVK, member: int, uid: str, revision: int, *, number: int = 1, rule: Rule | None = None) -> Marks:
-    """Return the marks of a copy, as the daemon writes them; without `rule` a core rule of this cluster made it."""
-    name, home, rule_uid, policy = ("core", member, "", "Orphan")
-    if rule is not None:
-        name, home, rule_uid, policy = (RULE, rule.home, f"r{rule.uid}", "Delete")
-    provenance = Provenance(
-        IDS[member], name, IDS[home], policy, kind, key_of(kind, member, number), uid, CREATED, revision,
-        target_of(kind, member, number), rule_uid=rule_uid, rule_created=CREATED if rule is not None else "",
-    )  # fmt: skip
-    return Marks(IDS[member], provenance, False, False)
-
-
-class Access(NamedTuple):
-    """Credentials for a member's API server."""
-
-    token: int
-
-    @property
-    def verified_address(self) -> str:
-        return ""
-
-
-@cache
-def ways_to(member: int, held: Held | None, secrets: tuple[Credentials, ...]) -> tuple[Access, ...]:
-    """Return the ways to a member, the own one of its Cluster here first; none without a Cluster."""
-    if held is None:
-        return ()
-    first = named(secrets, held.secret)
-    own = Access(first.token) if first is not None else None
-    owned = [(key_of(meta.SECRET, member, found.name), IDS[member]) for found in secrets if found.is_copy]
-    taken = [key_of(meta.SECRET, member, held.secret)]
-    unnamed = unnamed_secrets(owned, member=IDS[member], named=taken)
-    tokens = {key_of(meta.SECRET, member, found.name): Access(found.token) for found in secrets}
-    others = other_ways(own, aliases=(), unnamed=[tokens[key] for key in unnamed])
-    return (own, *others) if own is not None else others
 
 
 class Facts:
@@ -191,19 +82,11 @@ class Facts:
             is_counted = not peer.is_alive and any(stone.member == member for stone in self.store.stones)
             silent = (peer.silent or 0) if is_counted else None
             self._with_peer(member, peer._replace(absence=_ages(absence), silent=silent))
-        met, last, former = list(self.mind.met), list(self.mind.last), list(self.mind.former)
-        revisions = {(one, uid): revision for one, uid, revision in self.mind.revisions}
-        for member, held in enumerate(self.store.clusters):
-            if held is not None and (held.is_copy or member == self.who):
-                met[member] = frozenset({held.membership})
-                before, last[member] = last[member], held.membership
-                former[member] |= {before} - {None, held.membership}
-                if member != self.who:
-                    revisions[member, held.membership] = held.revision
-        for stone in self.store.stones:
-            met[stone.member] -= {stone.membership}
-        known = frozenset((*one, revision) for one, revision in revisions.items())
-        self.mind = self.mind._replace(met=tuple(met), last=tuple(last), former=tuple(former), revisions=known)
+        met, last, former, revisions = met_after(
+            self.who, self.store.clusters, self.store.stones, (self.mind.met, self.mind.last, self.mind.former),
+            self.mind.revisions,
+        )  # fmt: skip
+        self.mind = self.mind._replace(met=met, last=last, former=former, revisions=revisions)
         self.mind = self.mind._replace(has_last=self.mind.has_last or self.own() is not None)
         self._observe_rule()
 

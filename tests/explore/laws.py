@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from registry_controller.core.decision.decision import Reason
+from tests.explore.called import Removal
 from tests.explore.draft import Draft
-from tests.explore.facts import Removal
 from tests.explore.steps import Step
 from tests.explore.world import ABSENCE, MEMBERS, NAMES, WAYS, WINDOW, Cluster, Ghost, put
 

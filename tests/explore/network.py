@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from tests.explore.called import Truths
 from tests.explore.daemon import Reaction, has_credentials, lacks_its_cluster, react
 from tests.explore.draft import Draft
-from tests.explore.facts import Truths
 from tests.explore.steps import ACTS, GHOST, LEFT, WAY_AT, State, Step, Table
 from tests.explore.world import (
     MEMBERS,
@@ -158,7 +158,7 @@ class Network:
             Mind(
                 put(peers, who, None),
                 met=met,
-                last=(1, 1, 1),
+                last=met,
                 revisions=frozenset(one for one in known if one[0] != who),
                 has_last=True,
                 running=WINDOW,

@@ -153,7 +153,7 @@ class _Mind(NamedTuple):
     left: frozenset[tuple[int, int]] = frozenset()
     met: tuple[frozenset[int], ...] = (frozenset(), frozenset(), frozenset())
     deleted_at: tuple[int, ...] = (0, 0, 0)
-    last: tuple[int | None, ...] = (None, None, None)
+    last: tuple[frozenset[int], ...] = (frozenset(), frozenset(), frozenset())
     former: tuple[frozenset[int], ...] = (frozenset(), frozenset(), frozenset())
     revisions: frozenset[tuple[int, int, int]] = frozenset()
     missing: int | None = None
