@@ -11,6 +11,7 @@ from tests.explore.steps import GHOST, LEFT, WAY_AT, State, Step
 from tests.explore.world import (
     ABSENCE,
     MEMBERS,
+    MOMENT,
     TRUST,
     WAYS,
     WINDOW,
@@ -151,6 +152,9 @@ class Draft:
         self.settle(who)
 
     def pass_time(self, tick: int) -> None:
+        if tick == MOMENT:
+            self._pass_moment()
+            return
         for who, cluster in enumerate(self.clusters):
             notes = cluster.notes
             notes = notes._replace(absent=tuple(aged(age, tick, at_most=ABSENCE) for age in notes.absent))
@@ -175,6 +179,12 @@ class Draft:
         ended = frozenset(one._replace(age=WINDOW) for one in self.ghost.ended)
         self.ghost = self.ghost._replace(missing=missing, ended=ended)
         self.settle(*MEMBERS)
+
+    def _pass_moment(self) -> None:
+        for who, cluster in enumerate(self.clusters):
+            if cluster.mind is not None and cluster.mind.missing == 0:
+                self.clusters[who] = cluster._replace(mind=cluster.mind._replace(missing=WINDOW))
+                self.settle(who)
 
     def _older(self, who: int, member: int, peer: Peer | None, tick: int, is_any_alive: bool) -> Peer | None:
         if peer is None:

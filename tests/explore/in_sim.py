@@ -18,7 +18,7 @@ from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.cluster.transport import Fault, Wire
 from tests.sim.schedule.leaving import TRUST_S, declare, leave, stones
 
-_PASSES_S: Final = {"deliver": 1.0, "window": 60.0, "absence": 700.0, "trust": TRUST_S + 60.0}
+_PASSES_S: Final = {"deliver": 1.0, "moment": 25.0, "window": 60.0, "absence": 700.0, "trust": TRUST_S + 60.0}
 _JOINS_S: Final = 90.0
 _RENAMES_S: Final = 2.0
 _FAULTS: Final = {"cut": Fault.REFUSED, "heal": Fault.NONE}

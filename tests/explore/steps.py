@@ -52,6 +52,7 @@ _WORDS: Final = {
     "cut": "the way from {who} to {other} is cut",
     "heal": "the way from {who} to {other} is mended",
     "deliver": "{who} hears the next state of {other}",
+    "moment": "time passes: a missing own Cluster is due",
     "window": "time passes: the stabilization window is over",
     "absence": "time passes: absences have lasted",
     "trust": "time passes: silences have lasted",

@@ -19,7 +19,9 @@ TRUST: Final = 100
 
 Ages are cut off at the time that is asked for, so that there are only a few.
 """
-TICKS: Final = {"window": WINDOW, "absence": ABSENCE, "trust": TRUST}
+MOMENT: Final = 0
+"""A tick after which an own Cluster that is missing is made again; nothing else is due so early."""
+TICKS: Final = {"moment": MOMENT, "window": WINDOW, "absence": ABSENCE, "trust": TRUST}
 
 
 class Interned:
