@@ -34,6 +34,7 @@ from registry_controller.clusters.liveness import SilenceTimer
 from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.watch_plan import differing
 from registry_controller.core.decision.farewell import FarewellFacts, find_lost_farewell
+from registry_controller.core.decision.met_memberships import MetMemberships, note_memberships
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.decision.tombstones import STAYS, Leavers, MembershipFacts, Memberships, leavers
 from registry_controller.membership.absences import Absences
@@ -91,9 +92,7 @@ class TombstoneTracker:
         self._today = today
         self._observer = observer
         self._known_at: frozenset[ClusterUID] = frozenset()
-        self._met: dict[ClusterUID, frozenset[str]] = {}
-        self._current: dict[ClusterUID, frozenset[str]] = {}
-        self._former: dict[ClusterUID, frozenset[str]] = {}
+        self._met = MetMemberships()
         self._revisions: dict[str, int] = {}
         self._silence = SilenceTimer(peers)
         self._names: set[str] = set()
@@ -309,12 +308,12 @@ class TombstoneTracker:
                 for uid, held in clusters.items()
                 if any(record.cluster_id == self._local for record in held.values())
             ),
-            met=dict(self._met),
+            met=self._met.met,
             proven=proven,
             ordered=frozenset(stone for manifest, stone in standing if is_ordered(manifest)),
             lasting=self._absences.lasting(),
             revisions=dict(self._revisions),
-            former=dict(self._former),
+            former=self._met.former,
             silent_s=self._silence.count({stone.member for stone in here}),
             withdrawn=frozenset(self._withdrawn(live)),
             today=self._today(),
@@ -336,10 +335,7 @@ class TombstoneTracker:
 
     def _record(self, memberships: Memberships, here: Iterable[Tombstone]) -> None:
         """Record the memberships that were here until a tombstone stands here: one is created once for each."""
-        for member, uids in memberships.items():
-            if found := frozenset(uid for uid in uids if uid):
-                self._met[member] = found
-                self._record_former(member, found)
+        self._met = note_memberships(self._met, memberships, here)
         if self._local in memberships or any(map(self._is_own, here)):
             self._farewells = frozenset(filter(self._is_own, here))
         names = {stone.name for stone in here}
@@ -347,14 +343,6 @@ class TombstoneTracker:
         self._deleted_at_s |= dict.fromkeys(self._names - names, now_s)
         self._deleted_at_s = {name: at_s for name, at_s in self._deleted_at_s.items() if at_s > now_s - _DELETED_S}
         self._names = names
-        for stone in here:
-            self._met[stone.member] = self._met.get(stone.member, frozenset()) - {stone.membership}
-
-    def _record_former(self, member: ClusterUID, now: frozenset[str]) -> None:
-        earlier = self._current.get(member, frozenset()) - now
-        if earlier:
-            self._former[member] = self._former.get(member, frozenset()) | earlier
-        self._current[member] = now
 
     def _memberships(self) -> Memberships:
         found: dict[ClusterUID, set[str | None]] = {}
