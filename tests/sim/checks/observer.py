@@ -40,7 +40,7 @@ from tests.sim.checks.repeated_deletions import RepeatedDeletions
 from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SimGroup
-from tests.sim.cluster.habits import Habit, Habits
+from tests.sim.cluster.habits import Habits
 from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.cluster.request import Answer
 from tests.sim.cluster.store import Change
@@ -117,7 +117,7 @@ class Observer:
             if write.who != name:
                 self._break("R5", where, "a write")
             is_update = write.verb == "update" and write.kind in WRITTEN and write.status == 200
-            if is_update and not write.changed and not server.habits.has(write.kind, Habit.REFUSES_DRY_RUNS):
+            if is_update and not write.changed and server.habits.refusal_of_dry_runs(write.kind) is None:
                 earlier = edits[write.kind, write.key]
                 if earlier and earlier[0] <= write.at:
                     earlier.pop(0)  # what somebody edited is put back, also where that is no repair

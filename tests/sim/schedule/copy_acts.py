@@ -14,7 +14,7 @@ from tests.original_marks import last_applied
 from tests.sim.checks.expected_copies import ADDED, is_of_later_version, key_of, marks_of
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.member import Member
-from tests.sim.cluster.store import Refusal
+from tests.sim.cluster.refusal import Refusal
 from tests.sim.schedule.drawing import a_new_place, another, one, one_and_a_value
 from tests.sim.schedule.stage import Spot, Stage, deed
 from tests.sim.schedule.vocabulary import CANARY, LEFT, NAMES, make_object
