@@ -359,6 +359,15 @@ class Observer:
         key = ObjectKey("", name)
         for found in self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=entry.at - WINDOW_S):
             if found is not None:
+                yield (rule := Rule(found, ("", "", "")))
+                yield from self._as_written(entry, rule)
+
+    def _as_written(self, entry: Entry, rule: Rule) -> Iterator[Rule]:
+        """List what a rule that was altered here was at its owner: a daemon that knows that one acts on it (A8)."""
+        owner = self._name(marks_of(rule.manifest).owner) if rule.is_altered else ""
+        key, at_s = ObjectKey("", rule.name), entry.at - WINDOW_S
+        for found in self.history.states_since(owner, "ResourceSyncRule", key, at=at_s) if owner else ():
+            if found is not None:
                 yield Rule(found, ("", "", ""))
 
     def _check_order(self, entry: Entry, where: str, *, owner: str, source: dict[str, Any]) -> None:

@@ -200,7 +200,7 @@ def _read(found: Manifest) -> dict[str, Any]:
 )
 def clones_copy(stage: Stage, member: Member, which: int, where: str, name: str) -> bool:
     """Read a copy, and create it here or in another cluster, under another name or under its own."""
-    found = stage.choose_copy(member, which)
+    found = stage.choose_copy(member, which, of=lambda copy: not is_of_later_version(copy))
     if found is None:
         return False
     made = _read(found)
@@ -215,7 +215,7 @@ def clones_copy(stage: Stage, member: Member, which: int, where: str, name: str)
 @deed(lambda chance, who, names: (*one(chance, who, names), chance.choice((0.0, 1.0, 30.0))), weight=3)
 def restores_copy(stage: Stage, member: Member, which: int, after_s: float) -> bool:
     """Delete a copy, and create it again as it was, as from a backup; by then its source may be gone."""
-    found = stage.choose_copy(member, which)
+    found = stage.choose_copy(member, which, of=lambda copy: not is_of_later_version(copy))
     if found is None:
         return False
     kind, (namespace, name) = found["kind"], key_of(found)
