@@ -9,7 +9,7 @@ from typing import Any
 from tests.sim.checks.expected_copies import marks_of
 from tests.sim.cluster.group import rule
 from tests.sim.cluster.member import Member
-from tests.sim.cluster.store import Refusal
+from tests.sim.cluster.refusal import Refusal
 from tests.sim.schedule.drawing import HELD_KINDS, a_place, a_rule, a_rule_name, an_object, nothing, one
 from tests.sim.schedule.stage import Spot, Stage, deed
 from tests.sim.schedule.vocabulary import (

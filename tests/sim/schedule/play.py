@@ -34,7 +34,7 @@ from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import SimGroup
 from tests.sim.cluster.loop import BEGIN_S, VirtualLoop, run
 from tests.sim.cluster.member import Member
-from tests.sim.cluster.store import Refusal
+from tests.sim.cluster.refusal import Refusal
 from tests.sim.cluster.transport import Fault
 from tests.sim.schedule.faults import introduce_again
 from tests.sim.schedule.member_acts import carry_reference, carry_secret, take_forgery_back
