@@ -13,7 +13,7 @@ from registry_controller.kube.translate import error_of_answer
 from registry_controller.kube.writer import Writer
 
 BINDINGS = GVR("rbac.authorization.k8s.io", "v1", "rolebindings", True)
-DETAILS = {"name": "absent", "group": BINDINGS.group, "kind": "clusterroles"}
+DETAILS = {"name": "absent", "group": BINDINGS.group, "kind": "rolebindings"}
 ANSWER = json.dumps({"kind": "Status", "code": 404, "reason": "NotFound", "details": DETAILS}).encode()
 
 
