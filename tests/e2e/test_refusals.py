@@ -29,6 +29,11 @@ def _reason(member: Member, name: str) -> tuple[str, str]:
     return (failures[0]["reason"], failures[0]["message"]) if failures else ("", "")
 
 
+def _is_refused(member: Member, name: str, reason: str) -> bool:
+    assert _reason(member, name)[0] == reason, member.get("rsr", name)["status"]
+    return True
+
+
 def _named(rule_name: str, kind: dict[str, str], name: str) -> dict[str, Any]:
     return rule(rule_name, kind, {"match": [{"objectKey": {"name": name}}]})
 
@@ -91,7 +96,7 @@ def test_what_an_object_needs_here_is_said_and_the_copy_comes_with_it(members: l
     }
     first.apply(*(_named(name, kind, source) for name, (kind, source, _) in wanted.items()))
     for name, (_, _, reason) in wanted.items():
-        eventually(lambda name=name, reason=reason: _reason(first, name)[0] == reason, what=f"{name}: {reason}")
+        eventually(lambda name=name, reason=reason: _is_refused(first, name, reason))
         assert REFUSALS[reason] in _reason(first, name)[1]
         assert first.condition("rsr", name, "Synced")["status"] == "False"
     first.apply(role, account)
