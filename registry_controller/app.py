@@ -116,6 +116,7 @@ class Daemon:
             changed=self.status_reporter.rule_changed,
             owner_changed=self.status_reporter.cluster_counts_changed,
             now=functools.partial(datetime.now, UTC),
+            has_earlier=self.engine.rule_deletions.has_earlier,
         )
         self.lost_fields = LostFields(reader=writer, copies=self.engine.copies, enqueue=self.queue.add)
         self.controller = Controller(

@@ -143,6 +143,13 @@ class RuleDeletions:
         """Evaluate the rule that made a copy."""
         return self.evaluate(_made_by(provenance))
 
+    def has_earlier(self, provenance: Provenance) -> bool:
+        """Return whether the record of its owner names another rule of the name of the one that made a copy."""
+        owner, peer = provenance.rule_owner, self._peers.get(provenance.rule_owner)
+        recorded = peer.features.deleted_rules if peer is not None else ()
+        rules = self._registry.deleted_rules if owner == self._local else recorded
+        return any(rule.name == provenance.rule and rule.uid != provenance.rule_uid for rule in rules)
+
     @property
     def due_s(self) -> float | None:
         """When the next deletion was a stabilization window ago; None without any that is more recent."""
