@@ -556,7 +556,8 @@ class Observer:
     def _is_order(self, entry: Entry, owner_id: str) -> bool:
         """Say whether a departure by tombstone is under way: the owner's, as it or this cluster says, or this one's."""
         owner, here = self._name(owner_id), entry.cluster
-        places = [(owner, here), (owner, owner)] if owner in self.history.members else []
+        places = [(owner, here)] if owner else []  # also a cluster that is another one now
+        places += [(owner, owner)] if owner in self.history.members else []
         return any(self._is_said_to_have_left(entry, one, at=at) for one, at in [*places, (here, here)])
 
     def _is_named(self, cluster: str, secret: ObjectKey) -> bool:
