@@ -1,7 +1,7 @@
-"""Keeps the memberships that were here: tombstones are made of them, and they show which came earlier (O6).
+"""Keeps which memberships were here, for the tombstones (O6).
 
-Laws: a membership that was here is kept when its Cluster goes · one with a tombstone here needs no other one · a
-membership that another one of its member has followed is a former one for ever.
+Laws: a membership is kept when its Cluster goes · one with a tombstone here needs no other tombstone · a membership
+that was followed by another one of its member stays a former one.
 """
 
 from __future__ import annotations
