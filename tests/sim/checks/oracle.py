@@ -152,6 +152,19 @@ class Oracle:
             return True
         return bool(namespace) and namespace == option(cluster, "CLOSED_NAMESPACES")
 
+    def may_be_claimed(self, cluster: str, place: Place) -> bool:
+        """Say whether a rule matches an object of that name elsewhere, and what it makes of it cannot be told.
+
+        Then the copy that is there stays until that is there, as with a move.
+        """
+        sources = [(owner, self.natives(owner, place.kind).get(place.key)) for owner in self.world.names]
+        return any(
+            copy is None
+            for owner, source in sources
+            if owner != cluster and source is not None
+            for _, copy in self.made_of(source, owner=owner, local=cluster)
+        )
+
     def claims(self, cluster: str) -> dict[Place, list[Claim]]:
         """List what all others claim of places here, the winner first."""
         if cluster not in self._claims:
