@@ -6,6 +6,8 @@ import json
 from collections.abc import Collection
 from typing import Any
 
+import pytest
+
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, Unreachable
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
