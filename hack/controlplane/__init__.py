@@ -16,6 +16,7 @@ controllers  which controllers a cluster has
 api          a plain client of one API server, as the admin
 readiness    conditions under which a process is ready
 audit        the audit log
+controllers  the controllers of Deployments, ReplicaSets, Jobs and quotas
 cluster      etcd + kube-apiserver + kube-controller-manager
 group        several clusters
 detached     groups that continue after the command that started them

@@ -13,7 +13,7 @@ from types import FrameType
 
 from .build import RECIPES, ensure_binaries
 from .cluster import PROGRAMS
-from .detached import Running, detach, end, publish, running
+from .detached import Running, answers, detach, end, publish, running
 from .errors import ControlPlaneError
 from .group import Group
 
@@ -50,7 +50,7 @@ def _up(options: argparse.Namespace) -> int:
         kept = [f"--directory={options.directory}"] if options.directory else []
         arguments = [str(options.size), f"--prefix={options.prefix}", *kept, *gates]
         _explain(detach(arguments, prefix=options.prefix))
-        print(f"`python -m hack.controlplane down --prefix {options.prefix}` ends it.")
+        print(f"`{sys.executable} -m hack.controlplane down --prefix {options.prefix}` ends it.")
         return 0
     _hold(options)
     return 0
@@ -108,7 +108,7 @@ def _explain(state: Running) -> None:
     folders = {path.parent: None for path in ensure_binaries(["kubectl", "helm"]).values()}
     print(f"{state.prefix} (pid {state.pid}):")
     for name, server in state.servers.items():
-        print(f"  {name}\t{server}")
+        print(f"  {name}\t{server}{'' if answers(server) else '  (does not answer)'}")
     print(f"  export KUBECONFIG={state.kubeconfig} PATH={os.pathsep.join(map(str, folders))}{os.pathsep}$PATH")
     print(f"  kubectl --context {next(iter(state.servers), state.prefix)} get namespaces", flush=True)
 

@@ -9,12 +9,14 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from .build import cache_directory
 from .errors import ControlPlaneError
@@ -23,6 +25,7 @@ from .group import Group
 from .guardian import start_time
 
 _POLL_S = 0.1
+_ANSWER_S = 2.0
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -81,6 +84,16 @@ def detach(arguments: Sequence[str], *, prefix: str) -> Running:
         os.kill(pid, signal.SIGTERM)
         raise
     return up[0]
+
+
+def answers(server: str) -> bool:
+    """Return whether the API server at a URL accepts connections."""
+    place = urlsplit(server)
+    try:
+        with socket.create_connection((place.hostname or "", place.port or 443), timeout=_ANSWER_S):
+            return True
+    except OSError:
+        return False
 
 
 def end(state: Running) -> None:

@@ -1,4 +1,7 @@
-"""The registry Secrets of the local cluster, decoded and checked."""
+"""The registry Secrets of the local cluster, decoded and checked.
+
+`clusters/resolver.py` and `core/decision/ways.py` decide which of them are used, and `clusters/dialer.py` connects.
+"""
 
 from __future__ import annotations
 

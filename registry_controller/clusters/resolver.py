@@ -1,7 +1,7 @@
 """Decides for each Cluster object here whether it is read, and with which credentials, or why it is not read.
 
-The credentials come from the Cluster's Secret here. When they do not work, `clusters/dialer.py` tries credentials that
-other members relay.
+The first credentials are in the Secret that the Cluster names. `core/decision/ways.py` decides on the other ways and
+their order. `clusters/dialer.py` tries them, and then the credentials that other members relay.
 
 Pure. Laws: one cluster ID is read through one Cluster object, the other Clusters of that ID are aliases · the choice
 does not depend on objects that only its own connection shows · two Clusters with the local ID are in conflict · clones

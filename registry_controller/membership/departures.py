@@ -1,8 +1,11 @@
-"""Records departures: members that have left, because their own cluster has lacked their Cluster for long (O6).
+"""Keeps the members that have left, and which of their copies their removal waits for (O6).
+
+`membership/tombstones.py` collects the tombstones, and `core/decision/tombstones.py` decides which members they remove.
+`membership/absences.py` observes members that lack their own Cluster. `core/decision/membership.py` decides on the
+deletion of the Cluster and the Secret of a member that has left.
 
 Laws: a Cluster that is only missing here, or only for a while there, proves nothing · the reconciler removes the copies
-of a leaving member first,
-and its Cluster last, so that a restart finds in the cluster everything that it needs.
+of a leaving member first, and its Cluster last, so that a restart finds in the cluster everything that it needs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Collects the decided deletions into sets, and asks `core.decision.deletion_limit` whether a set may go (W4).
+"""Holds each decided deletion until its set may go, and counts the deletions that went (W4).
 
-Laws: no set is evaluated before every key that was enqueued with it was reconciled · a set is evaluated, and halted,
-before its owner is asked for proof · beyond a few, deletions go only once their window is stored · a deletion that was
-let go and that its proof refutes counts no more · a deletion that counts each time is counted when its copy goes; any
-daemon of this cluster may delete it · an order counts nowhere · a set goes only if the limit of its rule and that of
-its owner allow it.
+`sync/deletion_sets.py` collects the sets, and has their laws; `core/decision/deletion_limit.py` decides on a set.
+
+Laws: a deletion that was let go and that its proof refutes counts no more · a deletion that counts each time is counted
+when its copy goes; any daemon of this cluster may delete it · an order counts nowhere.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Decides with which credentials a peer is read: its ways (P7).
+"""Decides in which order the ways to one peer are tried, and which of them are withdrawn (P7).
 
+`clusters/resolver.py` decides which Cluster object of a peer counts, and gathers the credentials.
 The first way are the credentials that the peer's Cluster here names. The other ways are the credentials of other
 Clusters of the same ID, and of registry Secrets that belong to the peer and that no Cluster names.
 
