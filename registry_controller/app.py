@@ -116,6 +116,7 @@ class Daemon:
             changed=self.status_reporter.rule_changed,
             owner_changed=self.status_reporter.cluster_counts_changed,
             now=functools.partial(datetime.now, UTC),
+            has_earlier=self.engine.rule_deletions.has_earlier,
         )
         self.lost_fields = LostFields(reader=writer, copies=self.engine.copies, enqueue=self.queue.add)
         self.controller = Controller(
@@ -191,7 +192,13 @@ class Daemon:
             put_back=self._report_put_back,
             lost=self.lost_fields.note,
         )
-        return Applier(copies=engine.copies, sources=sources, updater=updater, relays=engine.relay_policy)
+        return Applier(
+            copies=engine.copies,
+            sources=sources,
+            updater=updater,
+            relays=engine.relay_policy,
+            rules=engine.registry.rules,
+        )
 
     async def run(self, watcher: KopfWatcher, ready: dict[str, str | None]) -> None:
         """Run until cancelled, or until a bug ends it loudly."""

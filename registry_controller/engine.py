@@ -16,7 +16,7 @@ from typing import Protocol
 
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ClusterUID, ObjectKey, Target
-from registry_controller.api.selection import Selection
+from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.caches import Caches
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.credentials import CredentialStore
@@ -265,6 +265,16 @@ class Engine:
         """Enqueue the claims that waited for the list."""
         self.enqueue.on_local_synced(cache, place)
 
+    def on_local_relisted(self, cache: LocalCache) -> None:
+        """Make no copy of the kind until the rules were read again: they may have gone with the copies."""
+        cache.doubts += 1
+        self.registry_reader.request_read(lambda: self._on_confirmed(cache))
+
+    def _on_confirmed(self, cache: LocalCache) -> None:
+        cache.doubts -= 1
+        if not cache.doubts:
+            self.enqueue.on_local_synced(cache, EVERYTHING)
+
     def on_local_status_changed(self, cache: LocalCache) -> None:
         """Report the change; the cache may have shown the last orphan of its kind."""
         self._observer.on_watches_changed()
@@ -277,6 +287,10 @@ class Engine:
     def on_kinds_changed(self) -> None:
         """Search the served kinds for orphans again."""
         self.orphans.on_kinds_changed()
+
+    def on_definition_of_features(self, *, is_going: bool) -> None:
+        """Note whether features are deleted with their definition: that withdraws no tombstone."""
+        self.registry.note_definition_of_features(is_going=is_going)
 
     def on_orphans_found(self) -> None:
         """Plan again: more kinds are watched."""

@@ -115,8 +115,8 @@ OPTIONS: Final = (
     ),
     Option(
         "STABILIZATION_WINDOW_SECONDS", "30", optiontext.none_or_whole(1, 3600), "number",
-        "A rule, a ClusterFeature, a label that selects, or this cluster's own Cluster that is deleted and created "
-        "again within this time was not deleted: no copy is deleted for it. 0: act at once.", "s",
+        "A rule, a ClusterFeature, a label that selects, also one of a source, or this cluster's own Cluster that is "
+        "deleted and created again within this time was not deleted: no copy is deleted for it. 0: act at once.", "s",
     ),
     Option(
         "MEMBER_ABSENCE_SECONDS", "600", optiontext.none_or_whole(1, 999_999_999), "number",

@@ -12,10 +12,10 @@ pki          the files of keys and certificates of a cluster
 certificates  creates them
 kubeconfig   kubeconfig files
 flags        command lines
+controllers  which controllers a cluster has
 api          a plain client of one API server, as the admin
 readiness    conditions under which a process is ready
 audit        the audit log
-controllers  the controllers of Deployments, ReplicaSets, Jobs and quotas
 cluster      etcd + kube-apiserver + kube-controller-manager
 group        several clusters
 detached     groups that continue after the command that started them

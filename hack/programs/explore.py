@@ -1,8 +1,9 @@
 """`hack/explore --acts N`: searches all interleavings of N acts in an abstract group of three, breadth first.
 
 An act is one of a person: two members swap, one leaves, one declares that another has left, an own Cluster is deleted,
-or deleted and made again, a daemon is killed or started, a way is cut or mended. Between acts, every order of
-deliveries and of passing time is tried. The daemon's own functions decide; the model is `tests/explore`.
+or deleted and made again, a Secret is renamed, credentials are withdrawn, a rule is made or deleted, a daemon is killed
+or started, a way is cut or mended. Between acts, every order of deliveries and of passing time is tried. The daemon's
+own functions decide; the model is `tests/explore`.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ import sys
 def main(options: argparse.Namespace) -> int:
     """Search, and print the result; return 1 for a broken law, and 2 where a bound ended the search."""
     from tests.explore.search import COMPLETE, Search, replay
-    from tests.explore.steps import ACTS
+    from tests.explore.steps import ABSTRACTED, ACTS
 
     kinds = frozenset(options.kinds.split(",")) if options.kinds else ACTS
     if unknown := kinds - ACTS:
         print(f"{', '.join(sorted(unknown))}: not an act; the acts are {', '.join(sorted(ACTS))}", file=sys.stderr)
         return 2
-    found = Search(acts=options.acts, kinds=kinds).run(at_most_s=options.seconds, at_most_states=options.states)
+    print(f"{options.acts} acts of: {', '.join(sorted(kinds))}")
+    found = Search(acts=options.acts, kinds=kinds).run(
+        at_most_s=options.seconds, at_most_states=options.states, at_most_mib=options.memory
+    )
     print(found)
+    print("abstracted:", *ABSTRACTED, sep="\n  ")
     if found.broken is not None:
-        if replay(found.trace) is None:
+        if replay(found.trace, kinds=kinds) is None:
             print("these names do not lead there: where relays are equal, the daemon chooses by their IDs")
         return 1
     return 0 if found.ended_by == COMPLETE else 2
@@ -36,7 +41,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--acts", type=int, default=3, metavar="N", help="how many acts (3)")
     parser.add_argument("--kinds", default="", metavar="ACT,ACT", help="the acts to choose from (all)")
     parser.add_argument("--seconds", type=float, default=3600.0, metavar="S", help="end after so many seconds (3600)")
-    parser.add_argument("--states", type=int, default=5_000_000, metavar="N", help="end at so many states (5000000)")
+    parser.add_argument("--states", type=int, default=0, metavar="N", help="end at so many states (no bound)")
+    parser.add_argument("--memory", type=int, default=4096, metavar="MIB", help="end at so much memory (4096)")
     return parser
 
 

@@ -159,8 +159,8 @@ class Walk:
         self._last = function
 
     def _request(self, method: str, path: str, *, is_here: bool) -> None:
+        from tests.sim.cluster.refusal import Refusal
         from tests.sim.cluster.request import parse
-        from tests.sim.cluster.store import Refusal
 
         try:
             request = parse(path)

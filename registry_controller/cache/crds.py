@@ -24,6 +24,7 @@ log = get_logger(__name__)
 
 OF_RULES: Final = f"{meta.RULES.resource}.{meta.GROUP}"
 """The name of the definition of ResourceSyncRules."""
+_OF_FEATURES: Final = f"{meta.FEATURES.resource}.{meta.GROUP}"
 DEFINITION: Final = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 
@@ -49,11 +50,13 @@ class DefinitionCache(EventHandler):
     """Watches CustomResourceDefinitions; calls `on_change` when the served kinds may have changed.
 
     `of_rules` is the definition of ResourceSyncRules; None while it is missing or not known yet. `lost_of_rules` are
-    the fields of a rule that it drops.
+    the fields of a rule that it drops. `features_change` is called with whether the definition of ClusterFeatures is
+    being deleted, or is missing.
     """
 
-    def __init__(self, *, on_change: Callable[[], None]) -> None:
+    def __init__(self, *, on_change: Callable[[], None], features_change: Callable[[bool], None]) -> None:
         self._on_change = on_change
+        self._features_change = features_change
         self._ours = read_bundled()
         self._complete = False
         self.of_rules: Definition | None = None
@@ -68,6 +71,8 @@ class DefinitionCache(EventHandler):
             known = self.of_rules
             revision = known.revision if known is not None and known.uid == obj.uid else obj.revision
             self.of_rules = Definition(obj.uid, obj.created, obj.deleting, revision)
+        elif obj.key.name == _OF_FEATURES:
+            self._features_change(obj.deleting)
         if obj.key.name in self._ours:
             self._compare(obj)
         if self._complete:
@@ -79,6 +84,8 @@ class DefinitionCache(EventHandler):
         if key.name == OF_RULES:
             self.of_rules = None
             self.lost_of_rules = ()
+        elif key.name == _OF_FEATURES:
+            self._features_change(True)
         if self._known.pop(key, None) is not None:
             self._on_change()
 

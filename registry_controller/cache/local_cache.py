@@ -53,6 +53,9 @@ class CopyObserver(Protocol):
     def on_local_synced(self, cache: LocalCache, place: Selection) -> None:
         """All objects in a place are known now, for the first time."""
 
+    def on_local_relisted(self, cache: LocalCache) -> None:
+        """A list begins to replace the records of a kind; missing objects may have gone with the restore of an etcd."""
+
     def on_local_status_changed(self, cache: LocalCache) -> None:
         """An error, a list or a write changed the state of a kind as a whole."""
 
@@ -75,8 +78,8 @@ class LocalCache:
 
     `namespaces` counts the records of each namespace. `shown` are the namespaces of which a complete stream shows all
     objects; the empty one stands for all. `writing` buffers the events of an object while we write it.
-    `has_unseen_writes` is true after a write in a place that is not
-    watched any more: no watch shows its event.
+    `has_unseen_writes` is true after a write in a place that is not watched any more: no watch shows its event.
+    `doubts` counts the lists since which the rules are still to be read again.
     """
 
     def __init__(self, *, kind: GVK, selections: Iterable[Selection], index: LocalCacheIndex) -> None:
@@ -86,6 +89,7 @@ class LocalCache:
         self.namespaces: Counter[str] = Counter()
         self.streams: dict[Selection, SelectionStream] = {}
         self.has_unseen_writes = False
+        self.doubts = 0
         self._has_unwatched = False
         self.shown: frozenset[str] = frozenset()
         self._expectations = Expectations(self, on_written=self._on_written)
@@ -219,7 +223,9 @@ class LocalCache:
             self._index.bodies.drop(BodyKey(HERE, self.kind, key))
 
     def on_stream_listing(self, stream: SelectionStream) -> None:
-        """Do nothing: no rule is evaluated on local objects."""
+        """Note that another list begins: no event showed that its missing objects were deleted."""
+        if stream.listed >= 0:
+            self._index.observer.on_local_relisted(self)
 
     def on_stream_listed(self, stream: SelectionStream) -> None:
         """Do nothing: the limit on deletions does not concern the local history."""
@@ -247,6 +253,7 @@ class LocalCache:
         """Note that this cluster may be in an older state: its known objects may be from another history then."""
         if not self._has(stream):
             return
+        self._index.observer.on_local_relisted(self)
         stream.listed = -1
         self._update_shown()
         self._expectations.drop_stream(stream)

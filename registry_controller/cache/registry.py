@@ -37,8 +37,8 @@ from registry_controller.core.rules.validation import RuleVerdict, read_and_vali
 
 _MOST_GONE: Final = 4096
 """Deleted objects whose last revision is kept. A late event is late by seconds, and the next list corrects it."""
-_WAVE_S: Final = 5.0
-"""The deletion of a definition deletes all its objects within this time."""
+_WAVE_S: Final = 10.0
+"""The events of a definition that goes, and of the objects that go with it, come within this time of each other."""
 _MOST_DELETED: Final = 512
 """The deleted Clusters whose last state is kept."""
 
@@ -74,7 +74,9 @@ class Registry:
         """
         self.deleted_tombstones: dict[str, Tombstone] = {}
         """The tombstones that were deleted here since the start, as an event showed, by name."""
-        self._lost_features_at_s = -math.inf
+        self._tombstones_deleted_at_s: dict[str, float] = {}
+        self._are_features_going = False
+        self._features_went_at_s = -math.inf
         self._settled = SettledClusters(window_s=window_s, now_s=now_s, most=_MOST_DELETED)
         self._active: dict[str, tuple[StoredRule, ActiveRule | None]] = {}
         self._revisions: dict[tuple[str, str], int] = {}
@@ -234,7 +236,7 @@ class Registry:
                 self.pruned.pop(name, None)  # another object, of which nothing is known yet
         else:
             self.features[name] = manifest
-            self.deleted_tombstones.pop(name, None)
+            self._forget_withdrawal(name)
             if name == names.DELETED_RULES_OBJECT:
                 self.deleted_rules = read_deleted_rules(meta.annotations_of(manifest))
 
@@ -276,15 +278,32 @@ class Registry:
             self.deletions.on_delete(name, str(info.get("uid", "")), revision)
 
     def _note_withdrawal(self, name: str, manifest: Manifest) -> None:
-        """Note the deletion of a tombstone, unless all features go, with their definition: the core feature, too."""
+        """Note the deletion of a tombstone, unless all features go, with their definition."""
         now_s = self._now_s()
-        if name == names.CORE_FEATURE_OBJECT:
-            self._lost_features_at_s = now_s
-            self.deleted_tombstones.clear()
-        elif now_s > self._lost_features_at_s + _WAVE_S and (stone := read_original_tombstone(manifest)) is not None:
-            self.deleted_tombstones[name] = stone
+        if self._are_features_going or now_s <= self._features_went_at_s + _WAVE_S:
+            return
+        if (stone := read_original_tombstone(manifest)) is not None:
+            self.deleted_tombstones[name], self._tombstones_deleted_at_s[name] = stone, now_s
             if len(self.deleted_tombstones) > _MOST_GONE:
-                del self.deleted_tombstones[next(iter(self.deleted_tombstones))]
+                self._forget_withdrawal(next(iter(self.deleted_tombstones)))
+
+    def _forget_withdrawal(self, name: str) -> None:
+        self.deleted_tombstones.pop(name, None)
+        self._tombstones_deleted_at_s.pop(name, None)
+
+    def note_definition_of_features(self, *, is_going: bool) -> None:
+        """Note whether the definition of features is missing or goes.
+
+        What goes with it was not withdrawn, also where that was received a moment before.
+        """
+        self._are_features_going = is_going
+        if not is_going:
+            return
+        now_s = self._features_went_at_s = self._now_s()
+        went = [name for name, at_s in self._tombstones_deleted_at_s.items() if at_s >= now_s - _WAVE_S]
+        for name in went:
+            self._forget_withdrawal(name)
+            self._on_change(meta.FEATURES.resource, name)
 
     def _settle(self, cluster_id: ClusterUID) -> None:
         """Record the Cluster of an ID while it is the only one."""

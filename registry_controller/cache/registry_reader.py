@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Callable
 from typing import Final, NoReturn
 
 from registry_controller.api import meta
@@ -25,9 +26,11 @@ class RegistryReader:
         self._reader = reader
         self._registry = registry
         self._due = asyncio.Event()
+        self._waiting: list[Callable[[], None]] = []
 
-    def request_read(self) -> None:
-        """Request a read, because events may be missing."""
+    def request_read(self, then: Callable[[], None] | None = None) -> None:
+        """Request a read, because events may be missing; `then` is called after a read that began later."""
+        self._waiting += [then] if then is not None else []
         self._due.set()
 
     async def read(self) -> None:
@@ -45,7 +48,10 @@ class RegistryReader:
         while True:
             await self._due.wait()
             self._due.clear()
+            waiting, self._waiting = self._waiting, []
             await self.read()
+            for then in waiting:
+                then()
 
     async def _read_kind(self, gvr: GVR, kind: GVK) -> None:
         found: list[Manifest] = []

@@ -301,6 +301,8 @@ class SourceCache:
                 self.lost.note_unserved()
             self._replan_aside()
             self._report_status()
+            if stream.error is None and self.rule_events is not None and self.is_synced:
+                self._observer.on_source_synced(self, ())  # a missing rule proves nothing while there is an error
 
     def on_stream_reset(self, stream: SelectionStream) -> None:
         """Note that a stream is listed again; `SourceRecords.is_behind` handles older states of its objects."""

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.core.peer_health import count_silence
 
 _GRACE_S: Final = 90.0
 """Longer than a copy that is deleted again and again is left alone for (A5)."""
@@ -44,16 +45,17 @@ class SilenceTimer:
 
     def __init__(self, peers: Mapping[ClusterUID, HasLiveness]) -> None:
         self._peers = peers
-        self._silent_s: dict[ClusterUID, float] = {}
+        self._silent_s: Mapping[ClusterUID, float] = {}
         self._is_any_alive = False
         self._counted_at = 0.0
 
     def count(self, members: Iterable[ClusterUID]) -> Mapping[ClusterUID, float]:
         """Return for how long the silent ones of these members have been silent, in seconds."""
         now_s = asyncio.get_running_loop().time()
-        passed_s = now_s - self._counted_at if self._is_any_alive else 0.0
         silent = {uid for uid in members if (peer := self._peers.get(uid)) is not None and not peer.is_alive}
-        self._silent_s = {uid: self._silent_s[uid] + passed_s if uid in self._silent_s else 0.0 for uid in silent}
+        self._silent_s = count_silence(
+            silent, self._silent_s, passed_s=now_s - self._counted_at, was_any_alive=self._is_any_alive
+        )
         self._is_any_alive, self._counted_at = any(peer.is_alive for peer in self._peers.values()), now_s
         return dict(self._silent_s)
 

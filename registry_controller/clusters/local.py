@@ -51,6 +51,9 @@ class LocalObserver(Protocol):
     def on_kinds_changed(self) -> None:
         """The kinds that the local API server serves may have changed."""
 
+    def on_definition_of_features(self, *, is_going: bool) -> None:
+        """The definition of ClusterFeatures is there, or is missing or goes."""
+
 
 class LocalCluster:
     """The reflectors of the local cluster."""
@@ -72,7 +75,10 @@ class LocalCluster:
         self._reader = reader
         self._copies = copies
         self._credentials = credentials
-        self.definitions = DefinitionCache(on_change=self._kinds_changed)
+        self.definitions = DefinitionCache(
+            on_change=self._kinds_changed,
+            features_change=lambda is_going: observer.on_definition_of_features(is_going=is_going),
+        )
         self._base: dict[_Watched, EventHandler] = {
             (meta.NAMESPACE, EVERYTHING): namespaces,
             (DEFINITION, EVERYTHING): self.definitions,

@@ -19,7 +19,7 @@ from registry_controller.api.meta import GVK, GVR
 from registry_controller.api.selection import Selection
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import LocalCache
-from registry_controller.core.decision.ownership import Marks, read_marks
+from registry_controller.core.decision.ownership import Binding, Marks, read_marks
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.listing import list_objects
@@ -238,7 +238,10 @@ class OrphanFinder:
         return False
 
     def _may_go(self, marks: Marks) -> bool:
+        """Return true if a copy may have to be deleted, now or once its marks of a later version can be read."""
         provenance = marks.provenance
+        if marks.binding is Binding.UNREADABLE:
+            return marks.is_copy
         return provenance is not None and (provenance.policy == "Delete" or self._may_undo(provenance.rule))
 
 

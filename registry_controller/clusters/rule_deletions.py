@@ -1,11 +1,8 @@
 """Finds out which rules their owners deleted, and which are missing there without a trace (W3).
 
-The owner of a rule is the cluster in which the rule was created. A rule was deleted if its owner's record names it, if
-its deletion was an event of a watch that was not interrupted since, or, in the owner itself, if the definition of rules
-is older than the rule and still there. A rule that is lost with the definition, or by the restore of an etcd, was not
-deleted.
+The facts are gathered here; `core.decision.deleted_rule` decides.
 
-Laws: the deletion of a copy of a rule does not delete the rule · while the owner is silent, nothing is known.
+Law: the deletion of a copy of a rule does not delete the rule.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.deleted_rules import DeletedRule
@@ -27,12 +24,17 @@ from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.cache.stored_objects import StoredCluster
 from registry_controller.clusters.peer import Peer
+from registry_controller.core.decision.deleted_rule import (
+    RECORD_S,
+    RuleTraces,
+    SeenDeletion,
+    StoredAs,
+    evaluate_traces,
+    is_to_record,
+)
 from registry_controller.core.decision.ownership import is_at_home
 from registry_controller.core.decision.rule_state import RulePresence
 from registry_controller.core.status.cluster import read_missing_since
-
-_RECORD_S: Final = 5.0
-"""The time after a deletion in which the deletion of the definition, which comes before, arrives on its own watch."""
 
 
 class RuleID(NamedTuple):
@@ -135,14 +137,18 @@ class RuleDeletions:
 
     def evaluate(self, rule: RuleID) -> tuple[RulePresence, bool]:
         """Return whether a rule is at its owner, and whether anything shows that it was deleted there."""
-        if not self._registry.shows_missing_rules:
-            return RulePresence.UNKNOWN, False
-        presence = self._find_local(rule) if rule.owner == self._local else self._find_at_peer(rule)
-        return presence, presence is RulePresence.MISSING and self._was_deleted(rule)
+        return evaluate_traces(self._gather(rule), window_s=self._window_s)
 
     def evaluate_rule_of(self, provenance: Provenance) -> tuple[RulePresence, bool]:
         """Evaluate the rule that made a copy."""
         return self.evaluate(_made_by(provenance))
+
+    def has_earlier(self, provenance: Provenance) -> bool:
+        """Return whether the record of its owner names another rule of the name of the one that made a copy."""
+        owner, peer = provenance.rule_owner, self._peers.get(provenance.rule_owner)
+        recorded = peer.features.deleted_rules if peer is not None else ()
+        rules = self._registry.deleted_rules if owner == self._local else recorded
+        return any(rule.name == provenance.rule and rule.uid != provenance.rule_uid for rule in rules)
 
     @property
     def due_s(self) -> float | None:
@@ -151,7 +157,7 @@ class RuleDeletions:
         events_s = [deletion.at_s for _, deletion in self._events()]
         records_s = [at_s for peer in self._peers.values() for at_s in peer.features.deleted_rules.values()]
         stable_s = (at_s + self._window_s for at_s in (*events_s, *records_s))
-        recorded_s = (at_s + _RECORD_S for at_s in events_s)
+        recorded_s = (at_s + RECORD_S for at_s in events_s)
         return min((at_s for at_s in (*stable_s, *recorded_s) if at_s > now_s), default=None)
 
     def shown(self) -> Mapping[tuple[ClusterUID, str], object]:
@@ -174,19 +180,19 @@ class RuleDeletions:
     @property
     def has_new_records(self) -> bool:
         """True if a rule is known to be deleted here that the record lacks."""
-        recorded = {rule.uid for rule in self._registry.deleted_rules}
-        return any(rule.uid not in recorded for rule in self.new_records(today=date.min))
+        return any(self._list_unrecorded())
 
     def new_records(self, *, today: date) -> Iterator[DeletedRule]:
-        """List the rules that are known to be deleted here by an event, for the record.
+        """List the rules that are known to be deleted here and that the record lacks."""
+        for rule in self._list_unrecorded():
+            yield DeletedRule(rule.name, rule.uid, today)
 
-        They are recorded before the window is over, so that a daemon that ends meanwhile forgets none: a rule that is
-        created again has another UID.
-        """
+    def _list_unrecorded(self) -> Iterator[RuleID]:
+        recorded = {rule.uid for rule in self._registry.deleted_rules}
         for deletion in self._registry.deletions:
-            is_due = deletion.at_s + _RECORD_S <= self._now_s()
-            if deletion.uid and is_due and self._was_seen(RuleID(self._local, deletion.name, deletion.uid)):
-                yield DeletedRule(deletion.name, deletion.uid, today)
+            rule = RuleID(self._local, deletion.name, deletion.uid)
+            if rule.uid not in recorded and is_to_record(self._gather(rule)):
+                yield rule
 
     def _events(self) -> Iterator[tuple[tuple[ClusterUID, str], RuleDeletion]]:
         for deletion in self._registry.deletions:
@@ -206,58 +212,42 @@ class RuleDeletions:
     def _rules_of(self, owner: ClusterUID) -> SourceCache | None:
         return self._sources.cache_of(owner, meta.RULE)
 
-    def _find_local(self, rule: RuleID) -> RulePresence:
-        return RulePresence.THERE if rule.name in self._registry.acting else RulePresence.MISSING
-
-    def _find_at_peer(self, rule: RuleID) -> RulePresence:
-        peer, cache = self._peers.get(rule.owner), self._rules_of(rule.owner)
-        if peer is None or not peer.is_alive or cache is None or not cache.is_synced:
-            return RulePresence.UNKNOWN
-        if any(stream.error is not None for stream in cache.streams.values()):
-            return RulePresence.UNKNOWN  # as while the definition of rules is missing there
-        key = ObjectKey("", rule.name)
-        record = cache.records.get(key)  # may be another cluster's rule of that name by now
-        # A rule that is never copied again does not come back here: it may be another rule of that name.
-        if record is not None and not record.marks.sync_disabled:
-            is_own = is_at_home(record.marks, peer=rule.owner, membership=False)
-            return RulePresence.THERE if is_own else RulePresence.MISSING
-        before_s = self._now_s() - self._window_s
-        is_settled = all(deletion.at_s <= before_s for deletion in self._deletions_of(rule))
-        return RulePresence.MISSING if is_settled else RulePresence.UNKNOWN
-
-    def _was_deleted(self, rule: RuleID) -> bool:
-        if any(_names(record.name, record.uid, rule) for record in self._records(rule.owner)):
-            return True
-        if rule.owner == self._local:
-            return self._was_deleted_here(rule) or self._is_allowed(rule.owner)
-        cache = self._rules_of(rule.owner)
-        key = ObjectKey("", rule.name)
-        if cache is not None and key in cache.records:
-            return True  # it is there, as a rule that is not copied, or another cluster's
-        is_seen = any(_names(deletion.name, deletion.uid, rule) for deletion in self._deletions_of(rule))
-        return is_seen or self._is_allowed(rule.owner)
-
-    def _was_deleted_here(self, rule: RuleID) -> bool:
-        if self._was_seen(rule):
-            return True
-        definition = self._lasting_definition()
-        if definition is None:
-            return False
-        # A rule that a copy here names was in this store. A provenance of an earlier version does not show since when.
-        return not rule.uid or definition.created <= rule.created
-
-    def _was_seen(self, rule: RuleID) -> bool:
-        """Return whether an event deleted a rule of this cluster while its definition stayed."""
-        definition = self._lasting_definition()
-        return definition is not None and any(
-            _names(deletion.name, deletion.uid, rule) and definition.revision < deletion.revision
-            for deletion in self._deletions_of(rule)
+    def _gather(self, rule: RuleID) -> RuleTraces:
+        """Gather the facts about a rule at its owner."""
+        now_s, is_local = self._now_s(), rule.owner == self._local
+        definition = self.definitions.of_rules if is_local and self.definitions is not None else None
+        is_defined = definition is not None and not definition.deleting
+        return RuleTraces(
+            uid=rule.uid,
+            is_local=is_local,
+            is_heard=self._registry.shows_missing_rules and (is_local or self._is_listed(rule.owner)),
+            stored=self._find_local(rule) if is_local else self._find_at_peer(rule),
+            seen=[SeenDeletion(one.uid, one.revision, now_s - one.at_s) for one in self._deletions_of(rule)],
+            recorded=frozenset(record.uid for record in self._records(rule.owner) if record.name == rule.name),
+            is_allowed=self._is_allowed(rule.owner),
+            defined_since=definition.revision if definition is not None and is_defined else None,
+            is_younger=definition is not None and definition.created <= rule.created,
         )
 
-    def _lasting_definition(self) -> Definition | None:
-        """Return the local definition of rules; None while it is missing, unknown, or being deleted."""
-        definition = self.definitions.of_rules if self.definitions is not None else None
-        return definition if definition is not None and not definition.deleting else None
+    def _find_local(self, rule: RuleID) -> StoredAs:
+        return StoredAs.ITSELF if rule.name in self._registry.acting else StoredAs.NONE
+
+    def _find_at_peer(self, rule: RuleID) -> StoredAs:
+        cache = self._rules_of(rule.owner)
+        record = cache.records.get(ObjectKey("", rule.name)) if cache is not None else None
+        if record is None:
+            return StoredAs.NONE
+        # A rule that is never copied again does not come back here: it may be another rule of that name.
+        is_own = is_at_home(record.marks, peer=rule.owner, membership=False) and not record.marks.sync_disabled
+        return StoredAs.ITSELF if is_own else StoredAs.ANOTHER
+
+    def _is_listed(self, owner: ClusterUID) -> bool:
+        """Return whether an owner answers, and its list of rules is complete."""
+        peer, cache = self._peers.get(owner), self._rules_of(owner)
+        if peer is None or not peer.is_alive or cache is None or not cache.is_synced:
+            return False
+        # A watch fails, as while the definition of rules is missing there.
+        return all(stream.error is None for stream in cache.streams.values())
 
     def _records(self, owner: ClusterUID) -> frozenset[DeletedRule]:
         if owner == self._local:
@@ -269,7 +259,3 @@ class RuleDeletions:
 
 def _made_by(provenance: Provenance) -> RuleID:
     return RuleID(provenance.rule_owner, provenance.rule, provenance.rule_uid, provenance.rule_created)
-
-
-def _names(name: str, uid: str, rule: RuleID) -> bool:
-    return name == rule.name and rule.uid in ("", uid)

@@ -17,11 +17,26 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Final, TypeVar
 
 SILENCE_S: Final = 15.0
 PROBE_INTERVAL_S: Final = 5.0
+
+
+_Peer = TypeVar("_Peer", bound=Hashable)
+
+
+def count_silence(
+    silent: Iterable[_Peer], before_s: Mapping[_Peer, float], *, passed_s: float, was_any_alive: bool
+) -> Mapping[_Peer, float]:
+    """Return for how many seconds each of the silent peers has been silent, `passed_s` after the last count.
+
+    That time counts only where another peer was alive: otherwise this cluster may be cut off itself. A peer that was
+    not counted before begins now.
+    """
+    counted_s = passed_s if was_any_alive else 0.0
+    return {peer: before_s[peer] + counted_s if peer in before_s else 0.0 for peer in silent}
 
 
 class PeerState(enum.Enum):

@@ -138,7 +138,7 @@ def error_of_status(  # noqa: C901 -- one table
             )
         case 404:
             named = answer.reason == "NotFound" and _names(details, gvr=gvr, key=key)
-            if not named and gvr is not None and gvr.resource.endswith("rolebindings") and details.kind in _ROLES:
+            if not named and _misses_role(details, gvr=gvr):
                 reason, message = "RoleMissing", f"{what}: 404 RoleMissing"
             return errors.NotFound(message, names_object=named, details_kind=details.kind, reason=reason or "NotFound")
         case 405:
@@ -174,6 +174,15 @@ def _names(details: Details, *, gvr: GVR | None, key: ObjectKey | None) -> bool:
     if gvr is None or key is None or not key.name:
         return False
     return details.name == key.name and details.kind == gvr.resource and details.group == gvr.group
+
+
+def _misses_role(details: Details, *, gvr: GVR | None) -> bool:
+    """Report whether a write of a binding was refused because its role is missing.
+
+    API servers give the name of the role, and mostly the resource of the binding.
+    """
+    is_binding = gvr is not None and gvr.resource.endswith("rolebindings")
+    return is_binding and gvr is not None and bool(details.name) and details.kind in (*_ROLES, gvr.resource)
 
 
 def _wait(retry_after: str, details: Details) -> float:

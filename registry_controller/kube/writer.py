@@ -115,7 +115,9 @@ class Writer(Reader):
         path = gvr.path(namespace) + query
         what = f"create {gvr}{f' in {namespace}' if namespace else ''}"
         warnings: list[str] | None = None if unknown is None else []
-        raw = await self._transport.send("POST", path, what=what, timeout_s=_WRITE_S, body=body, warnings=warnings)
+        raw = await self._transport.send(
+            "POST", path, what=what, timeout_s=_WRITE_S, gvr=gvr, body=body, warnings=warnings
+        )
         if unknown is not None:
             unknown += read_unknown_fields(warnings or ())
         return raw

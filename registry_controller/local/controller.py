@@ -58,6 +58,9 @@ class TombstoneSource(Protocol):
     def is_farewell(self, stone: Tombstone) -> bool:
         """Return whether the member shows this tombstone of itself."""
 
+    def has_lost_farewell(self) -> bool:
+        """Return whether this cluster has left, and its own tombstone was lost here."""
+
     def list_unwanted(self) -> Iterable[Manifest]:
         """List the tombstone objects to delete here."""
 
@@ -222,9 +225,11 @@ class LocalController:
             self._maker.note_farewell()
             raise BadInput(f"ClusterFeature {meta.metadata_of(later)['name']}: {_LATER}")
         tombstone = next((found for found in features if is_own_tombstone(found, of=self._cluster_id)), None)
-        if tombstone is None:
+        if tombstone is None and not self._tombstones.has_lost_farewell():
             return await self._maker.make(clusters)
         self._maker.note_farewell()
+        if tombstone is None:  # it is created with the next pass
+            return None
         if not clusters and self._settings.manage_local_cluster_secret:
             await self._secret.withdraw(published_secret(tombstone))
         return None

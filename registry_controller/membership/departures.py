@@ -18,14 +18,13 @@ from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.copy_record import HERE, CopyRecord
 from registry_controller.clusters.rule_state import RuleStates
-from registry_controller.core.decision.decision import Apply, Decision, Reason, Skip, owner_of
+from registry_controller.core.decision.decision import Decision
+from registry_controller.core.decision.departure import left_after
 from registry_controller.core.decision.state import TargetState, is_container
 from registry_controller.membership.absences import Absences
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)
-
-_PROVEN = frozenset((Reason.OWNER_LEAVES, Reason.OWNER_LEFT))
 
 
 class DepartureObserver(Protocol):
@@ -99,22 +98,9 @@ class Departures:
 
     def record_decision(self, decision: Decision, state: TargetState) -> None:
         """Record from the decision on a Cluster that its member has left, or is back."""
-        if decision.reason in _PROVEN:
-            member = owner_of(decision)
-            is_gone = state.membership is not None and member in state.membership.gone
-            if is_gone or (isinstance(decision, Skip) and member not in self.left):
-                return  # rests on a tombstone, which its author may withdraw
-            known = state.current.marks.revision if state.current is not None else 0
-            gone = {member: max(known, self.left.get(member, 0))} if member is not None else {}
-            left = {**self.left, **gone}
-        else:
-            member = state.current.natural if state.current is not None else owner_of(decision)
-            if member is None or not (isinstance(decision, Apply) or self._absences.is_present(member)):
-                return  # no proof: another Cluster with its ID, which a person created here, proves nothing
-            left = {known: revision for known, revision in self.left.items() if known != member}
-        was, self.left = self.left, left
-        if member is not None and (member in left) != (member in was):
-            if member in left:
+        was, self.left = self.left, left_after(self.left, decision, state, is_present=self._absences.is_present)
+        for member in self.left.keys() ^ was.keys():
+            if member in self.left:
                 log.info("member left", clusterID=member)
             else:
                 log.info("member is back", clusterID=member)

@@ -53,17 +53,17 @@ class LostClusters:
 
     @property
     def awaits_members(self) -> bool:
-        """True while the Clusters of a member that may answer are not known yet."""
+        """True while the Clusters, or the features, of a member that may answer are not known yet."""
         stored = (held.cluster for held in self._registry.clusters.values())
         others = {cluster.cluster_id for cluster in stored if cluster is not None} - {self._local}
-        answers = {uid for uid, peer in self._peers.items() if not peer.is_alive or peer.clusters.held is not None}
+        answers = {uid for uid, peer in self._peers.items() if not peer.is_alive or _is_listed(peer)}
         return bool(others - answers)
 
     async def list_shown(self) -> Sequence[Manifest]:
         """Read its copies at live members."""
         found = []
         for _, peer in sorted(self._peers.items()):
-            for name, record in dict(peer.clusters.held or {}).items() if peer.is_alive else ():
+            for name, record in dict(peer.clusters.held or {}).items() if peer.is_alive and _is_listed(peer) else ():
                 reader = peer.reader
                 if record.cluster_id != self._local or reader is None:
                     continue
@@ -109,3 +109,8 @@ class LostClusters:
         uid = str(meta.metadata_of(cluster).get("uid", ""))
         stones = map(read_original_tombstone, self._registry.features.values())
         return any(stone is not None and stone.member == member and stone.covers(uid) for stone in stones)
+
+
+def _is_listed(peer: Peer) -> bool:
+    """Report whether the Clusters of a peer are known, and its features, which show whether this cluster has left."""
+    return peer.clusters.held is not None and peer.features.held is not None

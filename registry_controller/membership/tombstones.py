@@ -33,6 +33,8 @@ from registry_controller.cache.stored_objects import StoredCluster
 from registry_controller.clusters.liveness import SilenceTimer
 from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.watch_plan import differing
+from registry_controller.core.decision.farewell import FarewellFacts, find_lost_farewell
+from registry_controller.core.decision.met_memberships import MetMemberships, note_memberships
 from registry_controller.core.decision.ownership import Marks, read_marks
 from registry_controller.core.decision.tombstones import STAYS, Leavers, MembershipFacts, Memberships, leavers
 from registry_controller.membership.absences import Absences
@@ -90,14 +92,15 @@ class TombstoneTracker:
         self._today = today
         self._observer = observer
         self._known_at: frozenset[ClusterUID] = frozenset()
-        self._met: dict[ClusterUID, frozenset[str]] = {}
-        self._current: dict[ClusterUID, frozenset[str]] = {}
-        self._former: dict[ClusterUID, frozenset[str]] = {}
+        self._met = MetMemberships()
         self._revisions: dict[str, int] = {}
         self._silence = SilenceTimer(peers)
         self._names: set[str] = set()
         self._later: set[str] = set()
         self._withdrawing: frozenset[Tombstone] = frozenset()
+        self._lost_farewell: Tombstone | None = None
+        self._farewells: frozenset[Tombstone] = frozenset()
+        """The own tombstones that were here since this cluster had a Cluster last."""
         self._deleted_at_s: dict[str, float] = {}
         self._is_updated = asyncio.Event()
 
@@ -124,7 +127,8 @@ class TombstoneTracker:
             self._observer.on_member_changed(member)
         before_withdrawn, self._withdrawing = self._withdrawing, frozenset(self._withdrawals())
         is_changed = (self.now.to_keep, self.now.to_drop, self.now.has_left) != (was.to_keep, was.to_drop, was.has_left)
-        if is_changed or self._withdrawing != before_withdrawn:
+        before_lost, self._lost_farewell = self._lost_farewell, self._find_lost_farewell()
+        if is_changed or self._withdrawing != before_withdrawn or self._lost_farewell != before_lost:
             self._observer.on_tombstones_changed()
         self._is_updated.set()
 
@@ -153,16 +157,56 @@ class TombstoneTracker:
     def list_missing(self) -> Iterable[Tombstone]:
         """List the tombstones to create here."""
         due_s = asyncio.get_running_loop().time() - _DELETED_S
+        lost = self._find_lost_farewell()
         return [
             stone
-            for stone in self.now.to_keep
+            for stone in (self.now.to_keep if lost is None else {*self.now.to_keep, lost})
             if (self.is_farewell(stone) or self._deleted_at_s.get(stone.name, due_s) <= due_s)
             and self._is_written_here(stone)
         ]
 
+    def has_lost_farewell(self) -> bool:
+        """Return whether this cluster has left, and its own tombstone was lost here."""
+        return self._find_lost_farewell() is not None
+
+    def _find_lost_farewell(self) -> Tombstone | None:
+        standing = frozenset(stone for _, stone in self._standing() if self._is_own(stone))
+        has_cluster = bool(self._registry.local_clusters(self._local))
+        if standing or has_cluster:
+            return None
+        if any(is_later_tombstone(manifest, of=self._local) for manifest in self._registry.features.values()):
+            return None
+        live = {uid: peer for uid, peer in self._peers.items() if peer.is_alive}
+        features = {uid: peer.features.held for uid, peer in live.items()}
+        clusters = {uid: peer.clusters.held for uid, peer in live.items()}
+        return find_lost_farewell(
+            FarewellFacts(
+                has_cluster=has_cluster,
+                saw_cluster=self._local in self._registry.deleted_clusters,
+                stored=standing,
+                seen=self._farewells,
+                withdrawn=frozenset(name for author, name in self._withdrawn(live) if author == self._local),
+                alive=frozenset(live),
+                shown={
+                    uid: frozenset(filter(self._is_own, _read_tombstones(held)))
+                    for uid, held in features.items()
+                    if held is not None
+                },
+                held_as={
+                    uid: frozenset(one.membership for one in held.values() if one.cluster_id == self._local)
+                    for uid, held in clusters.items()
+                    if held is not None
+                },
+                today=self._today(),
+            )
+        )
+
+    def _is_own(self, stone: Tombstone) -> bool:
+        return stone.member == stone.reported_by == self._local
+
     def is_farewell(self, stone: Tombstone) -> bool:
-        """Return whether the member shows this tombstone of itself, so that it is an order here."""
-        return stone in self.now.farewells
+        """Return whether the member shows this tombstone of itself, so that it is an order here, or it is our own."""
+        return stone in self.now.farewells or self._is_own(stone)
 
     def list_unwanted(self) -> Iterator[Manifest]:
         """List the tombstone objects to delete here."""
@@ -191,8 +235,7 @@ class TombstoneTracker:
 
     def _withdrawals(self) -> Iterator[Tombstone]:
         for stone in self._registry.deleted_tombstones.values():
-            is_ours = stone.reported_by == self._local != stone.member
-            if is_ours and stone.until >= self._today() and self._is_written_here(stone):
+            if stone.reported_by == self._local and stone.until >= self._today() and self._is_written_here(stone):
                 yield stone
 
     def _withdrawn(self, live: Mapping[ClusterUID, Peer]) -> Iterator[tuple[ClusterUID, str]]:
@@ -265,12 +308,12 @@ class TombstoneTracker:
                 for uid, held in clusters.items()
                 if any(record.cluster_id == self._local for record in held.values())
             ),
-            met=dict(self._met),
+            met=self._met.met,
             proven=proven,
             ordered=frozenset(stone for manifest, stone in standing if is_ordered(manifest)),
             lasting=self._absences.lasting(),
             revisions=dict(self._revisions),
-            former=dict(self._former),
+            former=self._met.former,
             silent_s=self._silence.count({stone.member for stone in here}),
             withdrawn=frozenset(self._withdrawn(live)),
             today=self._today(),
@@ -292,23 +335,14 @@ class TombstoneTracker:
 
     def _record(self, memberships: Memberships, here: Iterable[Tombstone]) -> None:
         """Record the memberships that were here until a tombstone stands here: one is created once for each."""
-        for member, uids in memberships.items():
-            if found := frozenset(uid for uid in uids if uid):
-                self._met[member] = found
-                self._record_former(member, found)
+        self._met = note_memberships(self._met, memberships, here)
+        if self._local in memberships or any(map(self._is_own, here)):
+            self._farewells = frozenset(filter(self._is_own, here))
         names = {stone.name for stone in here}
         now_s = asyncio.get_running_loop().time()
         self._deleted_at_s |= dict.fromkeys(self._names - names, now_s)
         self._deleted_at_s = {name: at_s for name, at_s in self._deleted_at_s.items() if at_s > now_s - _DELETED_S}
         self._names = names
-        for stone in here:
-            self._met[stone.member] = self._met.get(stone.member, frozenset()) - {stone.membership}
-
-    def _record_former(self, member: ClusterUID, now: frozenset[str]) -> None:
-        earlier = self._current.get(member, frozenset()) - now
-        if earlier:
-            self._former[member] = self._former.get(member, frozenset()) | earlier
-        self._current[member] = now
 
     def _memberships(self) -> Memberships:
         found: dict[ClusterUID, set[str | None]] = {}

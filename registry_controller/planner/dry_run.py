@@ -125,15 +125,16 @@ class DryRun:
 
     async def _plan_moves(self, planned: Sequence[PlannedResult]) -> Sequence[PlannedResult]:
         """Plan the copies that wait for a new copy again, as if the planned objects were here."""
-        made = [one.target for one in planned if one.error is None and isinstance(one.result.decision, Apply)]
-        self.engine.states.origins.planned = frozenset(made)
+        decided = [(one.target, one.result.decision) for one in planned if one.error is None]
+        made = {target: decision.claim for target, decision in decided if isinstance(decision, Apply)}
+        self.engine.states.origins.planned = made
         waits = Reason.NEW_COPY_MISSING
         try:
             return [
                 await self._plan_target(one.target) if one.result.decision.reason is waits else one for one in planned
             ]
         finally:
-            self.engine.states.origins.planned = frozenset()
+            self.engine.states.origins.planned = {}
 
     async def _plan_target(self, target: Target) -> PlannedResult:
         planned = await self._apply_dry(target)
@@ -176,7 +177,13 @@ class DryRun:
             put_back=_ignore,
             lost=_ignore,
         )
-        return Applier(copies=engine.copies, sources=sources, updater=updater, relays=engine.relay_policy)
+        return Applier(
+            copies=engine.copies,
+            sources=sources,
+            updater=updater,
+            relays=engine.relay_policy,
+            rules=engine.registry.rules,
+        )
 
 
 @contextlib.asynccontextmanager

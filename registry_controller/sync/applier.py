@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import Final
 
@@ -44,9 +44,18 @@ _LARGE_AT_ONCE: Final = 2
 
 
 class Applier:
-    """Carries out decisions, several at a time, each target once at a time."""
+    """Carries out decisions, several at a time, each target once at a time. `rules` are the names of those here."""
 
-    def __init__(self, *, copies: CopyIndex, sources: SourceReader, updater: CopyUpdater, relays: RelayPolicy) -> None:
+    def __init__(
+        self,
+        *,
+        copies: CopyIndex,
+        sources: SourceReader,
+        updater: CopyUpdater,
+        relays: RelayPolicy,
+        rules: Container[str],
+    ) -> None:
+        self._rules = rules
         self._copies = copies
         self._sources = sources
         self._updater = updater
@@ -150,7 +159,7 @@ class Applier:
             adopted=state.membership is None and held is not None and held.by_go and held.owner == claim.owner,
             overrides=hit.overrides,
             rule_uid=hit.rule_uid,
-            rule_created=hit.rank[0].removeprefix("~") if hit.rule_uid else "",
+            rule_created=self._rule_created(hit, held.provenance if held is not None else None),
             left=digest_paths(copy.left) if copy.left else (),
             spec=digest_spec(copy.manifest) if target[:2] == _RULE and not copy.left else "",
         )
@@ -161,6 +170,15 @@ class Applier:
             marked = with_provenance(copy.manifest, provenance)
         marks = Marks(claim.owner, provenance, sync_disabled=inherited, go_written=False)
         return DesiredCopy(target, copy.gvk, marked, digest, marks, copy.status, copy.left)
+
+    def _rule_created(self, hit: Hit, held: Provenance | None) -> str:
+        """Return since when this store has the rule; while the rule is missing, the moment that the copy here names.
+
+        A copy that is made after the restore of an etcd names no rule that the restored store never had.
+        """
+        if hit.rule in self._rules:
+            return hit.rank[0].removeprefix("~") if hit.rule_uid else ""
+        return held.rule_created if held is not None and held.rule_uid == hit.rule_uid else ""
 
     def _losers_of(self, target: Target) -> tuple[str, ...]:
         _, record = self._copies.find(target)

@@ -47,13 +47,18 @@ class RuleOrders:
 
     def __init__(self, *, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
+        self._began_s = now_s()
         self._deleted: dict[str, _RuleDeletion] = {}
 
-    def is_first(self, rule: str) -> bool:
-        """Return whether the present deletion of a rule is the first one of its name within the window."""
+    def is_first(self, rule: str, *, was_repeated: Callable[[], bool] = lambda: False) -> bool:
+        """Return whether the present deletion of a rule is the first one of its name within the window.
+
+        `was_repeated` is asked about a rule of which nothing is known, in the first window after the start.
+        """
         held = self._deleted.get(rule)
         if held is None:
-            held = self._deleted[rule] = _RuleDeletion(self._now_s())
+            is_new = self._now_s() - self._began_s < LENGTH.total_seconds()
+            held = self._deleted[rule] = _RuleDeletion(self._now_s(), not (is_new and was_repeated()))
         elif held.is_back:
             is_first = self._now_s() - held.at_s >= LENGTH.total_seconds()
             held = self._deleted[rule] = _RuleDeletion(self._now_s(), is_first)

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.api.provenance import Provenance
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
@@ -21,6 +22,7 @@ from registry_controller.core.decision.decision import Decision, Delete, Hold, N
 from registry_controller.core.decision.deletion_limit import (
     Charge,
     charge_of,
+    is_within,
     may_be_there,
     stored_form,
 )
@@ -38,7 +40,7 @@ class DeletionLimiter:
     """Limits all deletions. `counted` are the targets whose deletion is known, each with its rule and owner.
 
     `changed` is called with the name of a rule whose status may have changed, `owner_changed` when that of a Cluster
-    may have.
+    may have. `has_earlier` returns whether an earlier rule of the name of the one that made a copy was deleted.
     """
 
     def __init__(
@@ -51,7 +53,9 @@ class DeletionLimiter:
         changed: Callable[[str], None],
         owner_changed: Callable[[], None],
         now: Callable[[], datetime],
+        has_earlier: Callable[[Provenance], bool] = lambda _: False,
     ) -> None:
+        self._has_earlier = has_earlier
         self._percent = percent
         self._copies = copies
         self._registry = registry
@@ -175,10 +179,27 @@ class DeletionLimiter:
             deletion,
             stands=deletion.reason is Reason.MOVED and self._copies.has_other(target),
             is_repeated=self._places.has(target),
-            is_first_of_rule=deletion.reason is not Reason.RULE_GONE or self._orders.is_first(rule),
+            is_first_of_rule=deletion.reason is not Reason.RULE_GONE
+            or self._orders.is_first(rule, was_repeated=lambda: self._was_repeated(target, deletion.owner)),
         )
         is_sure = isinstance(decision, Delete) or (isinstance(decision, NeedsProof) and decision.is_presumed)
         return Wish(charge, is_sure, deletion.is_anew)
+
+    def _was_repeated(self, target: Target, owner: ClusterUID) -> bool:
+        """Return whether the deletion of a copy's rule seems to be a second one, which an earlier process has seen.
+
+        That process has halted deletions of the owner, or the rule was created within the window, after another one
+        of its name was deleted.
+        """
+        if self.owners.is_halted(owner):
+            return True
+        _, record = self._copies.find(target)
+        provenance = record.marks.provenance if record is not None else None
+        return (
+            provenance is not None
+            and is_within(provenance.rule_created, now=self._now())
+            and self._has_earlier(provenance)
+        )
 
     def _find_charge(
         self, target: Target, decide: Callable[[Target], Judgment], origin: RuleAndOwner | None

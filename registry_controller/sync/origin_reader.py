@@ -5,7 +5,7 @@ Law: nothing here awaits, and silence shows nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from registry_controller.api import meta
@@ -39,13 +39,13 @@ class MadeFrom(NamedTuple):
 class OriginReader:
     """Reads the caches of a copy's owner, and the state of the rule that made the copy.
 
-    `planned` are targets that a plan has made: they count as copies that are here.
+    `planned` are the copies that a plan makes, each with the claim of its source: they count as here.
     """
 
     def __init__(
         self, *, sources: SourceIndex, copies: CopyIndex, clusters: ClusterProvider, rule_states: RuleStates
     ) -> None:
-        self.planned: frozenset[Target] = frozenset()
+        self.planned: Mapping[Target, Claim] = {}
         self._sources = sources
         self._copies = copies
         self._clusters = clusters
@@ -114,7 +114,9 @@ class OriginReader:
         places = _list_places(caches, source, provenance)
         for place in places:
             _, record = self._copies.find(place)
-            if place in self.planned or (record is not None and _is_copy_of(record, source, local=local)):
+            made = self.planned.get(place)
+            is_here = record is not None and _is_copy_of(record, source, local=local)
+            if is_here if made is None else made.is_of(source):
                 return Move.DONE, place
         return (Move.WAITS, places[0]) if places else (Move.NONE, None)
 

@@ -102,7 +102,7 @@ class StateReader:
         namespace = NamespaceState.ACTIVE
         if current is None and target.namespace:
             namespace = self._namespace(target.namespace)
-        is_listed = cache is not None and not cache.shown.isdisjoint(("", target.namespace))
+        is_listed = cache is not None and not cache.doubts and not cache.shown.isdisjoint(("", target.namespace))
         spent = ""
         if target[:2] in RUN_WHEN_MADE:
             spent = self._read_spent(target, record, namespace, is_here=current is not None)

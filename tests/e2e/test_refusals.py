@@ -29,6 +29,11 @@ def _reason(member: Member, name: str) -> tuple[str, str]:
     return (failures[0]["reason"], failures[0]["message"]) if failures else ("", "")
 
 
+def _is_refused(member: Member, name: str, reason: str) -> bool:
+    assert _reason(member, name)[0] == reason, member.get("rsr", name)["status"]
+    return True
+
+
 def _named(rule_name: str, kind: dict[str, str], name: str) -> dict[str, Any]:
     return rule(rule_name, kind, {"match": [{"objectKey": {"name": name}}]})
 
@@ -68,6 +73,35 @@ def test_each_refusal_keeps_its_kind_and_says_what_to_do(members: list[Member]) 
         eventually(lambda name=name, reason=reason: _reason(first, name)[0] == reason, what=f"{name}: {reason}")
         assert REFUSALS[reason] in _reason(first, name)[1]
         assert first.condition("rsr", name, "Synced")["status"] == "False"
+
+
+def test_what_an_object_needs_here_is_said_and_the_copy_comes_with_it(members: list[Member]) -> None:
+    """The role of a binding, and the ServiceAccount of a Pod, which are at the owner and not here."""
+    first, second = members
+    for member in members:
+        grant(member, "pods", [""], ["pods"])
+        grant(member, "bindings", [RBAC], ["rolebindings"])
+    info = {"name": "bound", "namespace": "default"}
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "rightless"}, "rules": []}
+    reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "rightless"}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "worker", "namespace": "default"}}
+    pod = _pod("working", "default")
+    pod["spec"]["serviceAccountName"] = "worker"
+    second.apply(
+        role, account, {"apiVersion": f"{RBAC}/v1", "kind": "RoleBinding", "metadata": info, "roleRef": reference}, pod
+    )
+    wanted = {
+        "binding": ({"group": RBAC, "version": "v1", "kind": "RoleBinding"}, "bound", "RoleMissing"),
+        "worker": (POD, "working", "ServiceAccountMissing"),
+    }
+    first.apply(*(_named(name, kind, source) for name, (kind, source, _) in wanted.items()))
+    for name, (_, _, reason) in wanted.items():
+        eventually(lambda name=name, reason=reason: _is_refused(first, name, reason))
+        assert REFUSALS[reason] in _reason(first, name)[1]
+        assert first.condition("rsr", name, "Synced")["status"] == "False"
+    first.apply(role, account)
+    for name, kind in (("bound", "rolebinding"), ("working", "pod")):
+        eventually(lambda name=name, kind=kind: first.find(kind, name), what=f"{kind} {name}")
 
 
 @pytest.mark.clause("R2")

@@ -52,6 +52,31 @@ def test_the_copies_go_when_their_rule_reads_another_kind(members: list[Member])
     assert len(_uids(owner, "configmaps", "kind-edited")) == MANY
 
 
+def test_a_source_without_its_label_for_a_moment_keeps_its_copy(members: list[Member]) -> None:
+    """W3: it goes once the label was missing for the stabilization window; the rule names it until then."""
+    here, owner = members
+    labels = {"label-lost": "yes"}
+    owner.create(config_map("hidden", {"a": "1"}, labels=labels))
+    entry = {"match": [{"labels": [{"matchLabels": labels}]}]}
+    here.apply(rule("hiding", CONFIG_MAP, entry, deletionPolicy="Delete"))
+    uids = eventually(lambda: _uids(here, "configmaps", "label-lost"))
+
+    def waits() -> bool:
+        entries = here.get("rsr", "hiding")["status"].get("clusters") or ()
+        return "MayMatchAgain" in [failure["reason"] for one in entries for failure in one.get("failures") or ()]
+
+    owner.kubectl("label", "configmap", "hidden", "label-lost-")
+    eventually(waits)
+    assert here.condition("rsr", "hiding", "Synced")["status"] == "True"
+    owner.kubectl("label", "configmap", "hidden", "label-lost=yes")
+    eventually(lambda: not waits())
+    assert _uids(here, "configmaps", "label-lost") == uids
+    owner.kubectl("label", "configmap", "hidden", "label-lost-")
+    eventually(waits)
+    assert here.find("configmap", "hidden") is not None
+    eventually(lambda: here.find("configmap", "hidden") is None)
+
+
 def test_an_edit_of_a_rules_copy_is_put_back_and_no_copy_goes(members: list[Member]) -> None:
     """A8, W3: whether or not the daemon runs when somebody edits the copy."""
     here, home = members

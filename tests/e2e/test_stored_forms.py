@@ -121,6 +121,8 @@ def _writes(member: Member, name: str, *, since: int) -> list[str]:
 def test_a_copy_that_admission_changes_is_in_step_also_where_dry_runs_are_refused(members: list[Member]) -> None:
     """A label is added; then a restart is followed by one write at most, and nine annotations by none."""
     first, second = members
+    for member in members:
+        grant(member, "deployments", ["apps"], ["deployments"])
     stamp = {"expression": 'Object{metadata: Object.metadata{labels: {"admitted": "yes"}}}'}
     mutations = [{"patchType": "ApplyConfiguration", "applyConfiguration": stamp}]
     first.apply(*_policy("stamps", reinvocationPolicy="Never", mutations=mutations))

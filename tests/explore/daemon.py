@@ -12,21 +12,10 @@ from typing import Final, NamedTuple
 from registry_controller.core.decision.lost_cluster import LostClusterFacts, Make, plan_own_cluster
 from registry_controller.core.decision.membership import relayed_claims
 from registry_controller.core.decision.tombstones import Leavers
+from tests.explore.called import NUMBERS, Removal, Truths, ways_to
 from tests.explore.deciding import Deciding
-from tests.explore.facts import (
-    NUMBERS,
-    Removal,
-    Truths,
-    seconds_of,
-)
-from tests.explore.world import (
-    MEMBERS,
-    NAMES,
-    Cluster,
-    Credentials,
-    Held,
-    put,
-)
+from tests.explore.facts import seconds_of
+from tests.explore.world import MEMBERS, NAMES, Cluster, Credentials, Held, named, put
 
 _MOST: Final = 60
 
@@ -61,6 +50,8 @@ class _Daemon(Deciding):
         found = self.leavers()
         if self.keep_stones(found) or self._keep_own(found):
             return self._now()
+        if self.decide_rule(found, removals):
+            return self._now()
         for member in MEMBERS:
             if member != self.who and self.decide_all(member, found, removals):
                 return self._now()
@@ -71,13 +62,14 @@ class _Daemon(Deciding):
 
     def _keep_own(self, found: Leavers) -> bool:
         """Make the own Cluster, publish credentials, or withdraw them; return whether anything changed."""
-        own, secret = self.own(), self.store.secrets[self.who]
+        own, secrets = self.own(), self.store.secrets[self.who]
         has_farewell = any(stone.member == stone.by == self.who for stone in self.store.stones)
         if own is None and has_farewell:
             self.mind = self.mind._replace(missing=None, has_last=False)
-            if secret is None or any(self.store.clusters):
+            if not secrets or any(self.store.clusters):
                 return False
-            self.put_secret(self.who, None)
+            self.store = self.store._replace(secrets=put(self.store.secrets, self.who, ()))
+            self.notes = self.notes._replace(accepted=0)
             return True
         if own is None:
             missing = self.mind.missing or 0
@@ -94,11 +86,17 @@ class _Daemon(Deciding):
             self._make_own()
             return True
         self.mind = self.mind._replace(missing=None)
-        if secret is None:
-            self.notes = self.notes._replace(tokens=self.notes.tokens + 1)
-            self.put_secret(self.who, Credentials(self.notes.tokens, is_copy=False))
-            return True
-        return False
+        before = self.store
+        self._publish(own)
+        return self.store != before
+
+    def _publish(self, own: Held) -> None:
+        """Keep the Secret that the own Cluster names, with credentials that the API server accepts."""
+        notes = self.notes
+        if not notes.accepted:
+            notes = notes._replace(tokens=notes.tokens + 1, accepted=notes.tokens + 1)
+        self.notes = notes._replace(secret=own.secret)
+        self.put_secret(self.who, own.secret, Credentials(own.secret, notes.accepted, is_copy=False))
 
     def _awaits(self, member: int) -> bool:
         peer = self.mind.peers[member]
@@ -130,23 +128,23 @@ class _Daemon(Deciding):
 def with_own(who: int, cluster: Cluster) -> Cluster:
     """Return a cluster with a new own Cluster."""
     births, revisions = cluster.notes.births + 1, cluster.notes.revisions + 1
-    own = Held(births, revisions, is_copy=False, is_ready=cluster.mind is not None)
+    own = Held(births, revisions, False, cluster.mind is not None, cluster.notes.secret)
     store = cluster.store._replace(clusters=put(cluster.store.clusters, who, own))
     return cluster._replace(store=store, notes=cluster.notes._replace(births=births, revisions=revisions))
 
 
 def has_credentials(who: int, cluster: Cluster, member: int, *, token: int | None) -> bool:
     """Return whether a daemon has credentials that a member's API server accepts: its own, or those of a relay."""
-    held, mind = cluster.store.secrets[member], cluster.mind
-    if mind is None or held is None or cluster.store.clusters[member] is None or token is None:
+    store, mind, held = cluster.store, cluster.mind, cluster.store.clusters[member]
+    if mind is None or held is None or token is None:
         return False
-    if held.token == token:
+    if any(way.token == token for way in ways_to(member, held, store.secrets[member])):
         return True
     daemon = _Daemon(who, cluster, (None,) * len(MEMBERS))
-    state = daemon.secret_state(member, daemon.leavers())
+    state = daemon.secret_state(member, held.secret, daemon.leavers())
     for claim in relayed_claims(state):
         peer = mind.peers[NUMBERS[claim.peer]]
-        offered = peer.view.secrets[member] if peer is not None and peer.view is not None else None
+        offered = named(peer.view.secrets[member], held.secret) if peer is not None and peer.view is not None else None
         if offered is not None and offered.token == token:
             return True
     return False

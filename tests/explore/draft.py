@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from registry_controller.core.peer_health import count_silence
+from tests.explore.called import Removal, Truth, Truths, ways_to
 from tests.explore.daemon import with_own
-from tests.explore.facts import Removal, Truth, Truths
 from tests.explore.steps import GHOST, LEFT, WAY_AT, State, Step
 from tests.explore.world import (
     ABSENCE,
     MEMBERS,
+    MOMENT,
     TRUST,
     WAYS,
     WINDOW,
     Cluster,
     Credentials,
+    Ended,
     Mind,
     Peer,
+    Rule,
     Stone,
     Store,
     Way,
     aged,
+    named,
     put,
+    with_secret,
 )
 
 if TYPE_CHECKING:
@@ -48,8 +54,7 @@ class Draft:
 
     def token(self, member: int) -> int | None:
         """Return the token that a member's API server accepts."""
-        held = self.clusters[member].store.secrets[member]
-        return held.token if held is not None else None
+        return self.clusters[member].notes.accepted or None
 
     def write(self, who: int, store: Store) -> None:
         """Store a state of a cluster, which its readers hear in their order."""
@@ -90,8 +95,10 @@ class Draft:
             way = self.ways.get((who, member))
             if way is None or way.cut or not way.is_open:
                 return None
-            store = self.clusters[member].store
-            return Truth(store.clusters[member] is not None, store.secrets[member] is not None)
+            store, accepted = self.clusters[member].store, self.clusters[member].notes.accepted
+            rule = store.rule.uid if store.rule is not None and not store.rule.is_copy else 0
+            names = frozenset(found.name for found in store.secrets[member])
+            return Truth(store.clusters[member] is not None, names, rule, accepted)
 
         return tuple(map(ask, MEMBERS))
 
@@ -104,10 +111,7 @@ class Draft:
                 continue
             way = self.ways[who, member]
             mind = cluster.mind
-            is_engaged = mind is not None and None not in (
-                cluster.store.clusters[member], cluster.store.secrets[member]
-            )  # fmt: skip
-            if not is_engaged or mind is None:
+            if mind is None or not ways_to(member, cluster.store.clusters[member], cluster.store.secrets[member]):
                 if way.is_open:
                     self.ways[who, member] = Way(cut=way.cut)
                 if mind is not None and mind.peers[member] is not None:
@@ -119,7 +123,7 @@ class Draft:
                 is_changed = True
             if not way.is_open and self._net.has_credentials(who, cluster, member, self.token(member)):
                 queue = (self.clusters[member].store,) if way.cut < 2 else ()
-                self.ways[who, member] = Way(True, queue, way.cut)
+                self.ways[who, member] = Way(True, queue, way.cut, lists=True)
         self.clusters[who] = cluster
         return is_changed
 
@@ -127,20 +131,30 @@ class Draft:
 
     def deliver(self, who: int, source: int) -> None:
         way = self.ways[who, source]
-        self.ways[who, source] = way._replace(queue=way.queue[1:])
+        self.ways[who, source] = way._replace(queue=way.queue[1:], lists=False)
         cluster = self.clusters[who]
         mind = cluster.mind
         assert mind is not None
         peer = mind.peers[source]
         assert peer is not None
-        had = peer.view.clusters[source] if peer.view is not None else None
-        if had is not None and way.queue[0].clusters[source] is None:
+        before, now = peer.view, way.queue[0]
+        had = before.clusters[source] if before is not None else None
+        if had is not None and now.clusters[source] is None:
             mind = mind._replace(deleted_at=put(mind.deleted_at, source, had.revision))
-        heard = peer._replace(view=way.queue[0], is_alive=True, is_connected=True)
+        rule = before.rule if before is not None and not way.lists else None
+        seen = () if way.lists else peer.seen
+        if rule is not None and not rule.is_copy and (now.rule is None or now.rule.uid != rule.uid):
+            seen = (*seen, (rule.uid, 0))
+        ages = dict(peer.record)
+        record = tuple((uid, ages.get(uid, 0)) for uid in sorted(now.record))
+        heard = peer._replace(view=now, is_alive=True, is_connected=True, seen=seen, record=record)
         self.clusters[who] = cluster._replace(mind=mind._replace(peers=put(mind.peers, source, heard)))
         self.settle(who)
 
     def pass_time(self, tick: int) -> None:
+        if tick == MOMENT:
+            self._pass_moment()
+            return
         for who, cluster in enumerate(self.clusters):
             notes = cluster.notes
             notes = notes._replace(absent=tuple(aged(age, tick, at_most=ABSENCE) for age in notes.absent))
@@ -148,7 +162,13 @@ class Draft:
             if mind is not None:
                 is_any_alive = any(peer is not None and peer.is_alive for peer in mind.peers)
                 peers = tuple(self._older(who, n, peer, tick, is_any_alive) for n, peer in enumerate(mind.peers))
-                mind = mind._replace(peers=peers, missing=aged(mind.missing, tick, at_most=WINDOW))
+                mind = mind._replace(
+                    peers=peers,
+                    missing=aged(mind.missing, tick, at_most=WINDOW),
+                    running=aged(mind.running, tick, at_most=WINDOW) or 0,
+                    ending=aged(mind.ending, tick, at_most=WINDOW),
+                    seen=_older(mind.seen, tick),
+                )
             self.clusters[who] = Cluster(cluster.store, notes, mind)
         for (who, member), way in self.ways.items():
             if way.cut:
@@ -156,8 +176,15 @@ class Draft:
             elif way.is_open and not self._net.has_credentials(who, self.clusters[who], member, self.token(member)):
                 self.ways[who, member] = Way()
         missing = tuple(aged(age, tick, at_most=ABSENCE) for age in self.ghost.missing)
-        self.ghost = self.ghost._replace(missing=missing)
+        ended = frozenset(one._replace(age=WINDOW) for one in self.ghost.ended)
+        self.ghost = self.ghost._replace(missing=missing, ended=ended)
         self.settle(*MEMBERS)
+
+    def _pass_moment(self) -> None:
+        for who, cluster in enumerate(self.clusters):
+            if cluster.mind is not None and cluster.mind.missing == 0:
+                self.clusters[who] = cluster._replace(mind=cluster.mind._replace(missing=WINDOW))
+                self.settle(who)
 
     def _older(self, who: int, member: int, peer: Peer | None, tick: int, is_any_alive: bool) -> Peer | None:
         if peer is None:
@@ -171,9 +198,13 @@ class Draft:
             since = aged(since, tick, at_most=ABSENCE) or 0
             absence = (since, aged(heard, tick, at_most=WINDOW) if is_answering else None, has_any)
         silent = peer.silent
-        if silent is not None and tick == TRUST and is_any_alive:
-            silent = TRUST
+        if silent is not None:
+            passed_s = float(tick if tick == TRUST else 0)
+            counted = count_silence((member,), {member: float(silent)}, passed_s=passed_s, was_any_alive=is_any_alive)
+            silent = min(int(counted[member]), TRUST)
         return peer._replace(
+            seen=_older(peer.seen, tick),
+            record=_older(peer.record, tick),
             absence=absence,
             silent=silent,
             is_alive=peer.is_alive and is_answering,
@@ -190,11 +221,12 @@ class Draft:
         for giver, taker in ((who, other), (other, who)):
             theirs, ours = self.clusters[giver].store, self.clusters[taker].store
             clusters, secrets = ours.clusters, ours.secrets
-            own, published = theirs.clusters[giver], theirs.secrets[giver]
+            own = theirs.clusters[giver]
+            published = named(theirs.secrets[giver], own.secret) if own is not None else None
             if clusters[giver] is None and own is not None:
                 clusters = put(clusters, giver, own._replace(is_copy=False, is_ready=False))
-            if secrets[giver] is None and published is not None:
-                secrets = put(secrets, giver, published)
+            if own is not None and published is not None and named(secrets[giver], own.secret) is None:
+                secrets = put(secrets, giver, with_secret(secrets[giver], own.secret, published))
             self.write(taker, ours._replace(clusters=clusters, secrets=secrets))
         self.settle(who, other)
 
@@ -206,9 +238,10 @@ class Draft:
         self.write(who, store._replace(stones=frozenset()))
         made = with_own(who, self.clusters[who])
         notes, store = made.notes, made.store
-        if store.secrets[who] is None:
-            notes = notes._replace(tokens=notes.tokens + 1)
-            store = store._replace(secrets=put(store.secrets, who, Credentials(notes.tokens, is_copy=False)))
+        if not notes.accepted:
+            notes = notes._replace(tokens=notes.tokens + 1, accepted=notes.tokens + 1)
+            published = (Credentials(notes.secret, notes.accepted, is_copy=False),)
+            store = store._replace(secrets=put(store.secrets, who, published))
         self.write(who, store)
         self.clusters[who] = self.clusters[who]._replace(notes=notes._replace(ordered=frozenset()))
 
@@ -232,6 +265,7 @@ class Draft:
         self.ghost = self.ghost._replace(declared=self.ghost.declared | {(other, held.membership)})
         self.write(who, store._replace(stones=stones))
         if not held.is_copy:
+            self.ghost = self.ghost._replace(removed=self.ghost.removed | {(who, other, held.membership)})
             self.write(who, self.clusters[who].store._replace(clusters=put(store.clusters, other, None)))
         self.settle(who)
 
@@ -248,8 +282,49 @@ class Draft:
         self.clusters[who] = made
         self.settle(who)
 
+    def _rename(self, who: int, other: int) -> None:
+        """Let the own Cluster name another Secret, and rename the Secret only then."""
+        cluster = self.clusters[who]
+        own, notes = cluster.store.clusters[who], cluster.notes
+        assert own is not None
+        earlier, revisions = own.secret, notes.revisions + 1
+        renamed = own._replace(revision=revisions, secret=earlier + 1)
+        self.clusters[who] = cluster._replace(notes=notes._replace(revisions=revisions, secret=earlier + 1))
+        self.write(who, cluster.store._replace(clusters=put(cluster.store.clusters, who, renamed)))
+        store = self.clusters[who].store
+        if (found := named(store.secrets[who], earlier)) is not None:
+            renamed_secret = (found._replace(name=earlier + 1),)
+            self.write(who, store._replace(secrets=put(store.secrets, who, renamed_secret)))
+        self.settle(who)
+
+    def _rotate(self, who: int, other: int) -> None:
+        """Withdraw the credentials; the daemon makes new ones."""
+        cluster = self.clusters[who]
+        self.clusters[who] = cluster._replace(notes=cluster.notes._replace(accepted=0))
+        self.settle(who)
+
+    def _rule(self, who: int, other: int) -> None:
+        cluster = self.clusters[who]
+        uid = cluster.notes.rules + 1
+        self.clusters[who] = cluster._replace(notes=cluster.notes._replace(rules=uid))
+        self.write(who, cluster.store._replace(rule=Rule(who, uid, is_copy=False)))
+        self.settle(who)
+
+    def _unrule(self, who: int, other: int) -> None:
+        cluster = self.clusters[who]
+        rule, mind = cluster.store.rule, cluster.mind
+        assert rule is not None
+        if mind is not None:
+            self.clusters[who] = cluster._replace(mind=mind._replace(seen=(*mind.seen, (rule.uid, 0))))
+        self.ghost = self.ghost._replace(ended=self.ghost.ended | {Ended(rule.uid, 0, mind is not None)})
+        self.write(who, cluster.store._replace(rule=None))
+        self.settle(who)
+
     def _crash(self, who: int, other: int) -> None:
         self.clusters[who] = self.clusters[who]._replace(mind=None)
+        if who == self.ghost.home:
+            ended = {one if one.age else one._replace(is_heard=False) for one in self.ghost.ended}
+            self.ghost = self.ghost._replace(ended=frozenset(ended))
         self._connect(who)
 
     def _restart(self, who: int, other: int) -> None:
@@ -261,8 +336,9 @@ class Draft:
 
     def _heal(self, who: int, other: int) -> None:
         way = self.ways[who, other]
-        queue = (self.clusters[other].store,) if way.is_open and way.cut == 2 else way.queue
-        self.ways[who, other] = way._replace(queue=queue, cut=0)
+        lists = way.is_open and way.cut == 2
+        queue = (self.clusters[other].store,) if lists else way.queue
+        self.ways[who, other] = way._replace(queue=queue, cut=0, lists=way.lists or lists)
 
     def repair(self) -> None:
         for who, member in WAYS:
@@ -271,3 +347,7 @@ class Draft:
         for who in MEMBERS:
             if self.clusters[who].mind is None:
                 self._restart(who, who)
+
+
+def _older(seen: tuple[tuple[int, int], ...], tick: int) -> tuple[tuple[int, int], ...]:
+    return tuple((uid, aged(age, tick, at_most=WINDOW) or 0) for uid, age in seen)

@@ -1,20 +1,16 @@
 """What one daemon of the abstract network knows: its own functions judge who is missing, and who has left.
 
-Called: `leavers`, `observe_absence`, `lasts_from_s`, `left_from_s`.
+Called: `leavers`, `observe_absence`, `lasts_from_s`, `left_from_s`, `evaluate_traces`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from datetime import date
-from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from registry_controller.api import meta
-from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
-from registry_controller.api.provenance import Provenance
-from registry_controller.api.tombstone import Tombstone
-from registry_controller.core.decision.decision import Reason
+from registry_controller.api.meta import ClusterUID
+from registry_controller.core.decision.deleted_rule import RuleTraces, SeenDeletion, StoredAs, evaluate_traces
 from registry_controller.core.decision.departure import (
     Absence,
     OwnClusterFacts,
@@ -22,85 +18,24 @@ from registry_controller.core.decision.departure import (
     left_from_s,
     observe_absence,
 )
-from registry_controller.core.decision.ownership import Marks
-from registry_controller.core.decision.tombstones import LASTS, Leavers, MembershipFacts, leavers
+from registry_controller.core.decision.ownership import NATIVE, Marks, is_at_home
+from registry_controller.core.decision.rule_state import RulePresence
+from registry_controller.core.decision.tombstones import Leavers, MembershipFacts, leavers
+from tests.explore.called import IDS, TODAY, Truths, marks_of, met_after, stone_of, tombstone_of, uid_of, ways_to
 from tests.explore.world import (
     ABSENCE,
-    NAMES,
     TRUST,
     WINDOW,
     Cluster,
     Held,
     Peer,
-    Stone,
+    Rule,
     Store,
     put,
 )
 
-IDS: Final = tuple(ClusterUID(name) for name in NAMES)
-NUMBERS: Final = {uid: number for number, uid in enumerate(IDS)}
-TODAY: Final = date(2026, 1, 1)
-CONFIG_MAP: Final = GVK("", "v1", "ConfigMap")
-NAMESPACE: Final = "registry"
 _SECONDS: Final = {WINDOW: 30.0, ABSENCE: 600.0}
 """How many seconds an age stands for; other ages are just begun."""
-
-
-class Truth(NamedTuple):
-    """What an owner would answer now: None where it cannot be reached."""
-
-    has_cluster: bool
-    has_secret: bool
-
-
-class Removal(NamedTuple):
-    """A deletion in a reaction, for the laws: a Cluster's membership, or 0 for a copy of an object."""
-
-    member: int
-    membership: int
-    reason: Reason
-
-
-Truths = tuple[Truth | None, ...]
-
-
-def uid_of(member: int, membership: int) -> str:
-    return f"{NAMES[member]}{membership}"
-
-
-@cache
-def tombstone_of(stone: Stone) -> Tombstone:
-    return Tombstone(
-        IDS[stone.member], uid_of(stone.member, stone.membership), IDS[stone.by], TODAY + LASTS, stone.revision
-    )
-
-
-@cache
-def stone_of(tombstone: Tombstone) -> Stone:
-    return Stone(
-        NUMBERS[tombstone.member], int(tombstone.membership[1:]), NUMBERS[tombstone.reported_by], tombstone.revision
-    )
-
-
-@cache
-def target_of(kind: GVK, member: int) -> Target:
-    namespace = "" if kind == meta.CLUSTER else NAMESPACE
-    return Target(kind.group, kind.kind, namespace, NAMES[member])
-
-
-@cache
-def key_of(kind: GVK, member: int) -> ObjectKey:
-    return target_of(kind, member).key
-
-
-@cache
-def marks_of(kind: GVK, member: int, membership: int, revision: int) -> Marks:
-    """Return the marks of a copy, as the daemon writes them."""
-    provenance = Provenance(
-        IDS[member], "rule", IDS[member], "Delete", kind, key_of(kind, member), uid_of(member, membership),
-        "2026-01-01T00:00:00Z", revision, target_of(kind, member),
-    )  # fmt: skip
-    return Marks(IDS[member], provenance, False, False)
 
 
 class Facts:
@@ -111,7 +46,8 @@ class Facts:
         self.who = who
         self.cluster = cluster
         self.store, self.notes = cluster.store, cluster.notes
-        is_read = [None not in both for both in zip(self.store.clusters, self.store.secrets, strict=True)]
+        both = zip(self.store.clusters, self.store.secrets, strict=True)
+        is_read = [bool(ways_to(member, *known)) for member, known in enumerate(both)]
         peers = tuple(peer if read else None for peer, read in zip(cluster.mind.peers, is_read, strict=True))
         self.mind = cluster.mind._replace(peers=peers)  # who has no Cluster or Secret here is read no more
         self.truths = truths
@@ -146,20 +82,55 @@ class Facts:
             is_counted = not peer.is_alive and any(stone.member == member for stone in self.store.stones)
             silent = (peer.silent or 0) if is_counted else None
             self._with_peer(member, peer._replace(absence=_ages(absence), silent=silent))
-        met, last, former = list(self.mind.met), list(self.mind.last), list(self.mind.former)
-        revisions = {(one, uid): revision for one, uid, revision in self.mind.revisions}
-        for member, held in enumerate(self.store.clusters):
-            if held is not None and (held.is_copy or member == self.who):
-                met[member] = frozenset({held.membership})
-                before, last[member] = last[member], held.membership
-                former[member] |= {before} - {None, held.membership}
-                if member != self.who:
-                    revisions[member, held.membership] = held.revision
-        for stone in self.store.stones:
-            met[stone.member] -= {stone.membership}
-        known = frozenset((*one, revision) for one, revision in revisions.items())
-        self.mind = self.mind._replace(met=tuple(met), last=tuple(last), former=tuple(former), revisions=known)
+        met, last, former, revisions = met_after(
+            self.who, self.store.clusters, self.store.stones, (self.mind.met, self.mind.last, self.mind.former),
+            self.mind.revisions,
+        )  # fmt: skip
+        self.mind = self.mind._replace(met=met, last=last, former=former, revisions=revisions)
         self.mind = self.mind._replace(has_last=self.mind.has_last or self.own() is not None)
+        self._observe_rule()
+
+    def _observe_rule(self) -> None:
+        """Note the rule that acts: one that is not here any more acts for the stabilization window."""
+        mind, stored = self.mind, self.store.rule
+        if stored is not None:
+            self.mind = mind._replace(acting=stored, ending=None)
+        elif mind.acting is not None and mind.ending is None:
+            self.mind = mind._replace(ending=0)
+        elif mind.ending == WINDOW:
+            self.mind = mind._replace(acting=None, ending=None)
+
+    # The rule.
+
+    def traces(self, rule: Rule) -> RuleTraces:
+        """Return what is known of a rule at its owner."""
+        is_local, peer = rule.home == self.who, self.mind.peers[rule.home]
+        view = peer.view if peer is not None else None
+        is_heard = self.mind.running == WINDOW and (
+            is_local or (view is not None and peer is not None and peer.is_alive)
+        )
+        stored, seen, recorded = StoredAs.NONE, self.mind.seen, self.store.record
+        if is_local:
+            stored = StoredAs.ITSELF if self.mind.acting is not None else StoredAs.NONE
+        elif peer is not None and view is not None:
+            seen, recorded = peer.seen, frozenset(uid for uid, age in peer.record if age == WINDOW)
+            if view.rule is not None:
+                marks = _marks_of_rule(view.rule)
+                is_own = is_at_home(marks, peer=IDS[rule.home], membership=False)
+                stored = StoredAs.ITSELF if is_own else StoredAs.ANOTHER
+        return RuleTraces(
+            uid=f"r{rule.uid}",
+            is_local=is_local,
+            is_heard=is_heard,
+            stored=stored,
+            seen=[SeenDeletion(f"r{uid}", 2, seconds_of(age)) for uid, age in seen],
+            recorded=frozenset(f"r{uid}" for uid in recorded),
+            defined_since=1 if is_local else None,
+            is_younger=True,
+        )
+
+    def evaluate_rule(self, rule: Rule) -> tuple[RulePresence, bool]:
+        return evaluate_traces(self.traces(rule), window_s=seconds_of(WINDOW))
 
     def own(self) -> Held | None:
         return self.store.clusters[self.who]
@@ -248,6 +219,10 @@ class Facts:
         self.store = self.store._replace(stones=stones)
         self.notes = self.notes._replace(ordered=(self.notes.ordered | orders) & stones)
         return is_changed
+
+
+def _marks_of_rule(rule: Rule) -> Marks:
+    return marks_of(meta.RULE, rule.home, f"r{rule.uid}", rule.uid) if rule.is_copy else NATIVE
 
 
 def _ready(peer: int, view: Store) -> Iterator[tuple[ClusterUID, str]]:

@@ -6,12 +6,13 @@ count as one here.
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import permutations
 from typing import Final, TypeVar
 
 from tests.explore.network import Network
 from tests.explore.steps import State, Step
-from tests.explore.world import MEMBERS, WAYS, Cluster, Ghost, Mind, Notes, Peer, Stone, Store, Way
+from tests.explore.world import MEMBERS, WAYS, Cluster, Ghost, Mind, Notes, Peer, Rule, Stone, Store, Way
 
 Naming = tuple[int, ...]
 """The new number of each member."""
@@ -23,6 +24,14 @@ _COUNT: Final = len(MEMBERS)
 T = TypeVar("T")
 
 
+def undo(naming: Naming) -> Naming:
+    """Return the naming that leads back."""
+    return tuple(naming.index(member) for member in MEMBERS)
+
+
+_BACK: Final = [NAMINGS.index(undo(naming)) for naming in NAMINGS]
+
+
 def _placed(values: tuple[T, ...], naming: Naming) -> tuple[T, ...]:
     return tuple(values[naming.index(member)] for member in MEMBERS)
 
@@ -31,15 +40,23 @@ def _stones(stones: frozenset[Stone], naming: Naming) -> frozenset[Stone]:
     return frozenset(Stone(naming[one.member], one.membership, naming[one.by], one.revision) for one in stones)
 
 
+def _rule(rule: Rule | None, naming: Naming) -> Rule | None:
+    return rule if rule is None else rule._replace(home=naming[rule.home])
+
+
+@cache
 def _store(store: Store, naming: Naming) -> Store:
     return Store(
         _placed(store.clusters, naming),
         _placed(store.secrets, naming),
         _stones(store.stones, naming),
-        _placed(store.copies, naming),
+        _placed(tuple(_rule(made_by, naming) for made_by in store.copies), naming),
+        _rule(store.rule, naming),
+        store.record,
     )
 
 
+@cache
 def _peer(peer: Peer | None, naming: Naming) -> Peer | None:
     return peer if peer is None or peer.view is None else peer._replace(view=_store(peer.view, naming))
 
@@ -53,6 +70,7 @@ def _mind(mind: Mind, naming: Naming) -> Mind:
         last=_placed(mind.last, naming),
         former=_placed(mind.former, naming),
         revisions=frozenset((naming[member], *known) for member, *known in mind.revisions),
+        acting=_rule(mind.acting, naming),
     )
 
 
@@ -76,6 +94,8 @@ def _ghost(ghost: Ghost, naming: Naming) -> Ghost:
         frozenset((naming[who], naming[member], membership) for who, member, membership in ghost.removed),
         _placed(ghost.missing, naming),
         frozenset(naming[member] for member in ghost.returned),
+        None if ghost.home is None else naming[ghost.home],
+        ghost.ended,
     )
 
 
@@ -84,7 +104,7 @@ class Fold:
 
     def __init__(self, net: Network) -> None:
         self._net = net
-        self._known: dict[tuple[str, int], tuple[int, ...]] = {}
+        self._known: dict[tuple[str, int, int], int] = {}
         self._at = [
             (
                 [naming.index(member) for member in MEMBERS],
@@ -92,14 +112,23 @@ class Fold:
             )
             for naming in NAMINGS
         ]
+        everywhere = tuple(range(len(NAMINGS)))
+        self._namings = {home: tuple(n for n in everywhere if NAMINGS[n][home] == 0) for home in MEMBERS}
+        self._everywhere = everywhere
 
     def canonical(self, state: State) -> tuple[State, int]:
         """Return the state that stands for this one, and the number of the naming that leads to it."""
-        clusters = [self._named("cluster", number) for number in state[:_COUNT]]
+        home = self._net.ghosts[state[-2]].home
         best: tuple[int, ...] | None = None
         chosen: list[int] = []
-        for index, (at, _) in enumerate(self._at):
-            first = (clusters[at[0]][index], clusters[at[1]][index], clusters[at[2]][index])
+        # Where the rule has a home, that one is the first member.
+        for index in self._everywhere if home is None else self._namings[home]:
+            at = self._at[index][0]
+            first = (
+                self._named("cluster", state[at[0]], index),
+                self._named("cluster", state[at[1]], index),
+                self._named("cluster", state[at[2]], index),
+            )
             if best is None or first < best:
                 best, chosen = first, [index]
             elif first == best:
@@ -108,33 +137,31 @@ class Fold:
 
     def _renamed(self, state: State, index: int) -> State:
         at, ways_at = self._at[index]
-        clusters = [self._named("cluster", state[old])[index] for old in at]
-        ways = [self._named("way", state[old])[index] for old in ways_at]
-        return (*clusters, *ways, self._named("ghost", state[-2])[index], state[-1])
+        clusters = [self._named("cluster", state[old], index) for old in at]
+        ways = [self._named("way", state[old], index) for old in ways_at]
+        return (*clusters, *ways, self._named("ghost", state[-2], index), state[-1])
 
-    def _named(self, kind: str, number: int) -> tuple[int, ...]:
-        found = self._known.get((kind, number))
+    def _named(self, kind: str, number: int, index: int) -> int:
+        if index == 0:
+            return number
+        found = self._known.get((kind, number, index))
         if found is None:
-            found = self._known[kind, number] = tuple(self._rename(kind, number))
+            found = self._known[kind, number, index] = self._rename(kind, number, index)
+            self._known[kind, found, _BACK[index]] = number
         return found
 
-    def _rename(self, kind: str, number: int) -> list[int]:
-        net = self._net
+    def _rename(self, kind: str, number: int, index: int) -> int:
+        net, naming = self._net, NAMINGS[index]
         if kind == "cluster":
-            return [net.clusters.number(_cluster(net.clusters[number], naming)) for naming in NAMINGS]
+            return net.clusters.number(_cluster(net.clusters[number], naming))
         if kind == "way":
-            return [net.ways.number(_way(net.ways[number], naming)) for naming in NAMINGS]
-        return [net.ghosts.number(_ghost(net.ghosts[number], naming)) for naming in NAMINGS]
+            return net.ways.number(_way(net.ways[number], naming))
+        return net.ghosts.number(_ghost(net.ghosts[number], naming))
 
 
 def renamed_step(step: Step, naming: Naming) -> Step:
     """Return a step under other names."""
     return Step(step.kind, naming[step.who], naming[step.other])
-
-
-def undo(naming: Naming) -> Naming:
-    """Return the naming that leads back."""
-    return tuple(naming.index(member) for member in MEMBERS)
 
 
 def then(first: Naming, second: Naming) -> Naming:

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from registry_controller.core.decision.decision import Reason
+from tests.explore.called import Removal
 from tests.explore.draft import Draft
-from tests.explore.facts import Removal
 from tests.explore.steps import Step
-from tests.explore.world import ABSENCE, MEMBERS, NAMES, WAYS, Cluster, Ghost, put
+from tests.explore.world import ABSENCE, MEMBERS, NAMES, WAYS, WINDOW, Cluster, Ghost, put
 
 RETURNS = "who has left comes back only by a new swap"
 LIVES = "who lives is never removed"
-COPIES = "no copy goes without an act of its owner, or of this cluster"
+COPIES = "no copy goes without an act of its owner, of its rule's home or of this cluster"
+DWELL = "what is deleted and made again in a moment was not deleted"
 AGREE = "at rest all members agree"
 WITHDRAWN = "nobody reads with credentials that were withdrawn"
 
@@ -44,7 +45,21 @@ def check_step(step: Step, before: Draft, after: Draft) -> Breach | None:
                 continue
             if (who, member, held.membership) in after.ghost.removed:
                 return Breach(RETURNS, who, member, "{other} is a member at {who} again")
-    return None
+    return None if step.kind == "swap" else next(_unnamed_secrets(before, after), None)
+
+
+def _unnamed_secrets(before: Draft, after: Draft) -> Iterator[Breach]:
+    """Find Secrets that came though no Cluster here names them, and their member does not show them (O4)."""
+    for who, member in WAYS:
+        had, now = before.clusters[who].store, after.clusters[who]
+        held, mind = now.store.clusters[member], now.mind
+        peer = mind.peers[member] if mind is not None else None
+        shown = peer.view.secrets[member] if peer is not None and peer.view is not None else ()
+        known = {found.name for found in (*had.secrets[member], *shown)} | (
+            {held.secret} if held is not None else set()
+        )
+        if any(found.name not in known for found in now.store.secrets[member]):
+            yield Breach(WITHDRAWN, who, member, "{who} takes a Secret of {other} that only another member has")
 
 
 def _judge_removal(who: int, removal: Removal, before: Draft, after: Draft) -> Breach | None:
@@ -53,8 +68,13 @@ def _judge_removal(who: int, removal: Removal, before: Draft, after: Draft) -> B
     membership = removal.membership or (held.membership if held is not None else 0)
     law = LIVES if removal.membership else COPIES
     breach = Breach(law, who, member, f"{{who}} deletes what it has of {{other}} ({removal.reason.value})")
-    if removal.reason is not Reason.OWNER_LEFT and removal.membership == 0:
-        return breach
+    if removal.membership == 0 and removal.reason is not Reason.OWNER_LEFT:
+        is_of_rule = removal.reason is (Reason.SOURCE_DELETED if removal.is_rule else Reason.RULE_GONE)
+        ages = [one.age for one in ghost.ended if one.uid == removal.rule]
+        if not is_of_rule or not ages:
+            return breach
+        words = "{who} deletes what the rule of {other} made before it is known that the rule stays away"
+        return Breach(DWELL, who, member, words) if max(ages) < WINDOW else None
     if not (_has_left(who, ghost) or _may_go(who, member, membership, after)):
         return breach
     if removal.membership and not _has_left(who, ghost):
@@ -69,9 +89,11 @@ def _has_left(who: int, ghost: Ghost) -> bool:
 def _may_go(who: int, member: int, membership: int, after: Draft) -> bool:
     """Report whether a membership is over: by an act, or because its Cluster has been missing for long."""
     ghost = after.ghost
-    has_left = any(one == member and last >= membership for one, last in ghost.farewells)
-    if not membership or has_left or ghost.missing[member] == ABSENCE:
+    has_left = any(one == member and last >= membership for one, last in ghost.farewells)  # O6: and earlier ones
+    if has_left or ghost.missing[member] == ABSENCE:
         return True
+    if not membership:  # its Cluster is not here any more
+        return member in ghost.out()
     is_over = (member, membership) in ghost.declared or any(gone[1:] == (member, membership) for gone in ghost.removed)
     mind = after.clusters[who].mind
     peer = mind.peers[member] if mind is not None else None
@@ -91,20 +113,66 @@ def _differences(clusters: list[Cluster], ghost: Ghost) -> Iterator[Breach]:
     members = [who for who in MEMBERS if own[who] is not None and who not in out]
     groups = _groups(members, clusters, out | ghost.returned)
     for who, other in WAYS:
-        store = clusters[who].store
-        held, secret, theirs = store.clusters[other], store.secrets[other], own[other]
-        if theirs is not None and groups.get(who) == groups.get(other) is not None:
-            if held is None or secret is None or (held.membership, held.is_copy) != (theirs.membership, True):
-                yield Breach(AGREE, who, other, "both are members, and {who} does not know {other} as it is")
-            elif not store.copies[other]:
-                yield Breach(AGREE, who, other, "both are members, and {who} lacks the copy of {other}'s object")
-        elif own[who] is None:
-            continue  # who has left waits for the members that it was not told to leave out
-        elif theirs is None and _has_left(other, ghost) and (held is not None or store.copies[other]):
-            yield Breach(AGREE, who, other, "{other} has left, and {who} has not removed it")
-        accepted = clusters[other].store.secrets[other]
-        if secret is not None and (accepted is None or accepted.token != secret.token):
+        if not _is_lost(who, other, clusters):
+            is_one_group = own[other] is not None and groups.get(who) == groups.get(other) is not None
+            yield from _judge_member(who, other, clusters, ghost, is_one_group=is_one_group)
+    if ghost.home in groups:
+        for who in MEMBERS:
+            if groups.get(who) == groups[ghost.home] and not _is_lost(who, ghost.home, clusters):
+                yield from _judge_rule(who, ghost.home, clusters, ghost)
+
+
+def _judge_member(
+    who: int, other: int, clusters: list[Cluster], ghost: Ghost, *, is_one_group: bool
+) -> Iterator[Breach]:
+    store, theirs = clusters[who].store, clusters[other].store.clusters[other]
+    held, has_secret = store.clusters[other], bool(store.secrets[other])
+    if is_one_group and theirs is not None:
+        if held is None or not has_secret or (held.membership, held.is_copy) != (theirs.membership, True):
+            yield Breach(AGREE, who, other, "both are members, and {who} does not know {other} as it is")
+        elif store.rule is not None and store.copies[other] != store.rule._replace(is_copy=True):
+            yield Breach(AGREE, who, other, "both are members, and {who} lacks the copy of {other}'s object")
+    is_left = store.clusters[who] is not None and theirs is None and _has_left(other, ghost)
+    if is_left and (held is not None or store.copies[other] is not None):
+        yield Breach(AGREE, who, other, "{other} has left, and {who} has not removed it")
+    yield from _judge_secrets(who, other, clusters)
+
+
+def _is_lost(who: int, other: int, clusters: list[Cluster]) -> bool:
+    """Return whether a member cannot learn how another one is read: all of them were withdrawn.
+
+    P3, O4: credentials come from the member itself and from relays. Where none has those that count, people swap.
+    """
+    mind, accepted = clusters[who].mind, clusters[other].notes.accepted
+    if who == other or mind is None:
+        return False
+    relays = [peer for peer, known in enumerate(mind.peers) if known is not None and known.is_connected]
+    shown = [found for peer in (who, *relays) for found in clusters[peer].store.secrets[other]]
+    return bool(clusters[who].store.secrets[other]) and all(found.token != accepted for found in shown)
+
+
+def _judge_secrets(who: int, other: int, clusters: list[Cluster]) -> Iterator[Breach]:
+    accepted = clusters[other].notes.accepted
+    published = {found.name for found in clusters[other].store.secrets[other]}
+    for found in clusters[who].store.secrets[other]:
+        if found.token != accepted:
             yield Breach(WITHDRAWN, who, other, "{who} has old credentials of {other}")
+        elif found.name not in published:
+            yield Breach(WITHDRAWN, who, other, "{who} has a Secret that {other} deleted")
+
+
+def _judge_rule(who: int, home: int, clusters: list[Cluster], ghost: Ghost) -> Iterator[Breach]:
+    """Judge the rule, and what it made, at a member that its home knows."""
+    store, rule = clusters[who].store, clusters[home].store.rule
+    if rule is not None:
+        if store.rule != rule._replace(is_copy=who != home):
+            yield Breach(AGREE, who, home, "{who} does not have the rule of {other}")
+        return
+    left = [found for found in (store.rule, *store.copies) if found is not None]
+    heard = {one.uid for one in ghost.ended if one.is_heard}
+    # W3: a deletion that no daemon of the home saw is not in its record, and the copies elsewhere wait for a person.
+    if any(who == home or found.uid in heard for found in left):
+        yield Breach(AGREE, who, home, "{who} has the rule that was deleted at {other}, or a copy that it made")
 
 
 def _groups(members: list[int], clusters: list[Cluster], leavers: frozenset[int]) -> dict[int, int]:
@@ -127,7 +195,7 @@ def forget_joined(step: Step, ghost: Ghost) -> Ghost:
     if step.kind != "swap":
         return ghost
     both = {step.who, step.other}
-    return Ghost(
+    return ghost._replace(
         farewells=frozenset(one for one in ghost.farewells if one[0] not in both),
         declared=frozenset(one for one in ghost.declared if one[0] not in both),
         removed=frozenset(one for one in ghost.removed if one[1] not in both),

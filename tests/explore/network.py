@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from tests.explore.called import Truths
 from tests.explore.daemon import Reaction, has_credentials, lacks_its_cluster, react
 from tests.explore.draft import Draft
-from tests.explore.facts import Truths
 from tests.explore.steps import ACTS, GHOST, LEFT, WAY_AT, State, Step, Table
 from tests.explore.world import (
     MEMBERS,
     TICKS,
     WAYS,
+    WINDOW,
     Cluster,
     Credentials,
     Ghost,
@@ -20,6 +21,7 @@ from tests.explore.world import (
     Mind,
     Notes,
     Peer,
+    Rule,
     Store,
     Way,
     put,
@@ -34,18 +36,19 @@ _READERS: Final = [[WAY_AT[way] for way in WAYS if way[1] == who] for who in MEM
 class Network:
     """The tables of one search, and the steps from a state."""
 
-    def __init__(self, *, acts: Iterable[str] = ACTS) -> None:
+    def __init__(self, *, acts: Iterable[str] = ACTS, is_reduced: bool = True) -> None:
         self.clusters: Table[Cluster] = Table()
         self.ways: Table[Way] = Table()
         self.ghosts: Table[Ghost] = Table()
         self._acts = frozenset(acts)
+        self._is_reduced = is_reduced
         self._reactions: dict[tuple[int, Cluster, Truths], Reaction] = {}
         self._credentials: dict[tuple[int, Cluster, int, int | None], bool] = {}
         self.stores: Table[Store] = Table()
         self._deliveries: dict[tuple[int, ...], tuple[int, int, int, int]] = {}
         self._dependencies: dict[tuple[int, ...], bool] = {}
         self._lengthened: dict[tuple[int, int], int] = {}
-        self._answered: Table[tuple[bool, Credentials | None]] = Table()
+        self._answered: Table[tuple[object, ...]] = Table()
         self._answers: dict[tuple[int, int], int] = {}
 
     def react(self, who: int, cluster: Cluster, truths: Truths) -> Reaction:
@@ -95,7 +98,8 @@ class Network:
         was, now = before.store, after.store
         is_open = [draft.ways[way].is_open == self.ways[state[at]].is_open for way, at in WAY_AT.items()]
         present = [[one is None for one in store.clusters] for store in (was, now)]
-        is_same = was.secrets[who] == now.secrets[who] and present[0] == present[1] and was.copies == now.copies
+        is_read = before.notes.accepted == after.notes.accepted and was.secrets[who] == now.secrets[who]
+        is_same = is_read and present[0] == present[1] and was.copies == now.copies and was.rule == now.rule
         if draft.removals or not all(is_open) or not is_same or draft.writes > 1:
             return
         reached = draft.state()
@@ -109,8 +113,9 @@ class Network:
         """Return a number for what is read of a cluster at any moment: its answers, and the token that it accepts."""
         found = self._answers.get((cluster, member))
         if found is None:
-            store = self.clusters[cluster].store
-            answer = (store.clusters[member] is None, store.secrets[member])
+            store, notes, _ = self.clusters[cluster]
+            own = store.rule if store.rule is not None and not store.rule.is_copy else None
+            answer = (store.clusters[member] is None, store.secrets[member], own, notes.accepted)
             found = self._answers[cluster, member] = self._answered.number(answer)
         return found
 
@@ -129,15 +134,22 @@ class Network:
         return Draft(self, state)
 
     def begin(self, acts: int) -> State:
-        """Return a group of three that has come to rest, with so many acts to come."""
+        """Return a group of three that has come to rest, with so many acts to come.
+
+        Where people act on the rule, it was made at a, and is copied by the others; otherwise each has its own.
+        """
         held = tuple(Held(1, 1, is_copy=True, is_ready=True) for _ in MEMBERS)
-        secrets = tuple(Credentials(1, is_copy=True) for _ in MEMBERS)
+        secrets = tuple((Credentials(1, 1, is_copy=True),) for _ in MEMBERS)
+        homes = [0 if self._acts & _OF_RULE else who for who in MEMBERS]
+        rules = [Rule(home, 1, is_copy=home != who) for who, home in enumerate(homes)]
         stores = [
             Store(
                 put(held, who, Held(1, 1, is_copy=False, is_ready=True)),
-                put(secrets, who, Credentials(1, is_copy=False)),
+                put(secrets, who, (Credentials(1, 1, is_copy=False),)),
+                copies=put((Rule(rule.home, 1, is_copy=True),) * len(MEMBERS), who, None),
+                rule=rule,
             )
-            for who in MEMBERS
+            for who, rule in enumerate(rules)
         ]
         peers = tuple(Peer(store, is_connected=True) for store in stores)
         met = tuple(frozenset({1}) for _ in MEMBERS)
@@ -146,17 +158,19 @@ class Network:
             Mind(
                 put(peers, who, None),
                 met=met,
-                last=(1, 1, 1),
+                last=met,
                 revisions=frozenset(one for one in known if one[0] != who),
                 has_last=True,
+                running=WINDOW,
+                acting=rules[who],
             )
             for who in MEMBERS
         ]
-        numbers = [
-            self.clusters.number(Cluster(store, Notes(), mind)) for store, mind in zip(stores, minds, strict=True)
-        ]
+        notes = [Notes(rules=1 if rule.home == who else 0) for who, rule in enumerate(rules)]
+        numbers = [self.clusters.number(Cluster(*found)) for found in zip(stores, notes, minds, strict=True)]
         way = self.ways.number(Way(is_open=True))
-        return (*numbers, *[way] * len(WAYS), self.ghosts.number(Ghost()), acts)
+        ghost = Ghost(home=0 if self._acts & _OF_RULE else None)
+        return (*numbers, *[way] * len(WAYS), self.ghosts.number(ghost), acts)
 
     def is_quiet(self, state: State) -> bool:
         """Return whether nothing is under way to a daemon that runs."""
@@ -212,11 +226,14 @@ class Network:
             return True  # where it is opened, its reader lists the other
         if any(cluster.store.clusters[member] is None for member, cluster in zip(both, clusters, strict=True)):
             return True  # who has left may withdraw its credentials, and who is missing may be asked for
-        for cluster, asked, way in ((clusters[0], both[1], there), (clusters[1], both[0], back)):
+        # The first of the two takes one step, the other one any number of steps before.
+        for cluster, asked, queue in ((clusters[0], both[1], there.queue[:1]), (clusters[1], both[0], back.queue)):
             peer = cluster.mind.peers[asked] if cluster.mind is not None else None
-            views = (*way.queue, *((peer.view,) if peer is not None and peer.view is not None else ()))
+            views = (*queue, *((peer.view,) if peer is not None and peer.view is not None else ()))
             if any(view.clusters[asked] is None for view in views):
                 return True  # it may be asked for by name
+            if left and any(_may_ask(cluster.store, view, asked) for view in views):
+                return True  # people may change the answer
         return not there.queue and not there.cut
 
     def is_whole(self, state: State) -> bool:
@@ -227,7 +244,7 @@ class Network:
     def after(self, state: State) -> Iterator[tuple[Step, Draft | State]]:
         """Take each step that is possible, each on its own; what needs no judgement comes as a state."""
         ready = [way for way in WAYS if self._is_ready(state, way)]
-        chosen = self._choose(state, ready) if ready else frozenset(MEMBERS)
+        chosen = self._choose(state, ready) if ready and self._is_reduced else frozenset(MEMBERS)
         for who, member in ready:
             if who not in chosen:
                 continue
@@ -286,7 +303,11 @@ class Network:
     def _is_possible(self, step: Step, state: State) -> bool:
         kind, who, other = step
         ours, theirs = self.clusters[state[who]], self.clusters[state[other]]
-        if kind in ("leave", "delete", "replace"):
+        if kind in _OF_RULE:
+            return who == self.ghosts[state[GHOST]].home and (ours.store.rule is None) == (kind == "rule")
+        if kind in ("rename", "rotate") and not ours.notes.accepted:
+            return False
+        if kind in ("leave", "delete", "replace", "rename", "rotate"):
             return ours.store.clusters[who] is not None
         if kind in ("crash", "restart"):
             return (ours.mind is None) == (kind == "restart")
@@ -303,6 +324,7 @@ class Network:
         return who < other and is_member and not both
 
 
+_OF_RULE: Final = frozenset({"rule", "unrule"})
 _OF_TWO: Final = frozenset({"swap", "declare", "cut", "heal"})
 
 
@@ -314,3 +336,12 @@ def _may_swap(store: Store) -> bool:
 def _is_free(member: int, store: Store) -> bool:
     """Return whether a member may swap: it has its own Cluster, or it has left and knows nobody any more."""
     return store.clusters[member] is not None or not any(store.clusters)
+
+
+def _may_ask(store: Store, view: Store, asked: int) -> bool:
+    """Return whether a cluster with this view of another one may ask it by name for the rule or a Secret."""
+    rule = store.rule
+    has_rule = rule is not None and rule.home == asked and rule.is_copy
+    is_rule_gone = has_rule and (view.rule is None or view.rule.uid != rule.uid) if rule is not None else False
+    names = {found.name for found in view.secrets[asked]}
+    return is_rule_gone or any(one.name not in names for one in store.secrets[asked])

@@ -5,7 +5,10 @@ Law: the search is complete unless it says which bound ended it.
 
 from __future__ import annotations
 
+import resource
+import struct
 import time
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,15 +17,34 @@ from tests.explore.draft import Draft
 from tests.explore.fold import NAMINGS, Fold, Naming, renamed_step, then, undo
 from tests.explore.laws import Breach, check_rest, check_step, forget_joined
 from tests.explore.network import Network
-from tests.explore.steps import ACTS, State, Step
+from tests.explore.steps import ACTS, GHOST, LEFT, State, Step, Table
 from tests.explore.world import MEMBERS, TICKS
 
 COMPLETE: Final = "no bound: every state was searched"
 
 
-def replay(trace: Sequence[Step]) -> Breach | None:
-    """Play a trace from the beginning; return the law that is broken in it, or at its end."""
-    net = Network()
+_PACKED: Final = struct.Struct(f"{LEFT + 1}I")
+
+
+def _pack(state: State) -> bytes:
+    return _PACKED.pack(*state)
+
+
+def _unpack(packed: bytes) -> State:
+    return _PACKED.unpack(packed)
+
+
+def _used_mib() -> int:
+    """Return the most memory that this process had, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+def replay(trace: Sequence[Step], *, kinds: Iterable[str] = ACTS) -> Breach | None:
+    """Play a trace from the beginning; return the law that is broken in it, or at its end.
+
+    Where `kinds` have no act on the rule, each member has its own.
+    """
+    net = Network(acts=kinds)
     state = net.begin(sum(step.kind in ACTS for step in trace))
     for step in trace:
         before, draft = net.draft(state), net.take(state, step)
@@ -63,47 +85,62 @@ class Found:
 class Search:
     """One search."""
 
-    def __init__(self, *, acts: int, kinds: Iterable[str] = ACTS, is_folded: bool = True) -> None:
-        self._net = Network(acts=kinds)
+    def __init__(
+        self, *, acts: int, kinds: Iterable[str] = ACTS, is_folded: bool = True, is_reduced: bool = True
+    ) -> None:
+        self._net = Network(acts=kinds, is_reduced=is_reduced)
         self._fold = Fold(self._net) if is_folded else None
         self._begin = self._net.begin(acts)
-        self._numbers: dict[State, int] = {self._begin: 0}
-        self._came: list[tuple[int, Step, int]] = [(0, Step("window"), 0)]
+        # Packed, because there are millions of them: the states, the state that each came from, and how.
+        self._numbers: dict[bytes, int] = {_pack(self._begin): 0}
+        self._parents = array("I", [0])
+        self._hows = array("I", [0])
+        self._all_hows: Table[tuple[Step, int]] = Table()
         self._steps = 0
-        self._rests = 0
+        self._rests: set[State] = set()
 
-    def run(self, *, at_most_s: float = 60.0, at_most_states: int = 10_000_000) -> Found:
-        """Search until a law is broken, a bound is reached, or nothing is left."""
+    def list_rests(self) -> frozenset[tuple[object, ...]]:
+        """List the groups that were found at rest, as values that another search can be compared with."""
+        net = self._net
+        return frozenset(
+            (*(net.clusters[number] for number in state[: len(MEMBERS)]), net.ghosts[state[GHOST]], state[LEFT])
+            for state in self._rests
+        )
+
+    def run(self, *, at_most_s: float = 60.0, at_most_states: int = 0, at_most_mib: int = 0) -> Found:
+        """Search until a law is broken, a bound is reached, or nothing is left. A bound of 0 is none."""
         began_s = time.monotonic()
-        level: list[State] = [self._begin]
+        level: list[bytes] = [_pack(self._begin)]
         depth = 0
 
         def found(ended_by: str, broken: Breach | None = None, trace: Sequence[Step] = ()) -> Found:
             duration_s = time.monotonic() - began_s
             return Found(
-                len(self._numbers), self._steps, depth, duration_s, self._net.reactions, self._rests, ended_by,
+                len(self._numbers), self._steps, depth, duration_s, self._net.reactions, len(self._rests), ended_by,
                 broken, tuple(trace),
             )  # fmt: skip
 
         while level:
-            following: list[State] = []
-            for state in level:
+            following: list[bytes] = []
+            for packed in level:
                 if time.monotonic() - began_s > at_most_s:
                     return found(f"time, {at_most_s:.0f} s")
-                if len(self._numbers) >= at_most_states:
+                if at_most_states and len(self._numbers) >= at_most_states:
                     return found(f"memory, {at_most_states:,} states")
-                broken, last = self._expand(state, following)
+                if at_most_mib and _used_mib() >= at_most_mib:
+                    return found(f"memory, {at_most_mib:,} MiB")
+                broken, last = self._expand(packed, following)
                 if broken is not None:
-                    trace, names = self._trace(self._numbers[state], last)
+                    trace, names = self._trace(self._numbers[packed], last)
                     broken = broken._replace(who=names[broken.who], other=names[broken.other])
                     return found("a broken law", broken, trace)
             level = following
             depth += bool(level)
         return found(COMPLETE)
 
-    def _expand(self, state: State, following: list[State]) -> tuple[Breach | None, Step | None]:
+    def _expand(self, packed_before: bytes, following: list[bytes]) -> tuple[Breach | None, Step | None]:
         """Take every step from a state; return the law that one breaks, and the step, None for a law at rest."""
-        net, number = self._net, self._numbers[state]
+        net, number, state = self._net, self._numbers[packed_before], _unpack(packed_before)
         before = net.draft(state)
         changed_by_time = False
         for step, draft in net.after(state):
@@ -121,12 +158,14 @@ class Search:
             naming = 0
             if self._fold is not None:
                 reached, naming = self._fold.canonical(reached)
-            if reached not in self._numbers:
-                self._numbers[reached] = len(self._came)
-                self._came.append((number, step, naming))
-                following.append(reached)
+            packed = _pack(reached)
+            if packed not in self._numbers:
+                self._numbers[packed] = len(self._parents)
+                self._parents.append(number)
+                self._hows.append(self._all_hows.number((step, naming)))
+                following.append(packed)
         if net.is_quiet(state) and net.is_whole(state) and not changed_by_time:
-            self._rests += 1
+            self._rests.add(state)
             return check_rest(before.clusters, before.ghost), None
         return None, None
 
@@ -134,9 +173,9 @@ class Search:
         """Return the steps to a state, and one more, under the names at the beginning, and those of the state then."""
         came = []
         while number:
-            parent, step, naming = self._came[number]
+            step, naming = self._all_hows[self._hows[number]]
             came.append((step, NAMINGS[naming]))
-            number = parent
+            number = self._parents[number]
         steps: list[Step] = []
         names: Naming = MEMBERS  # the present name of each member
         for step, naming in reversed(came):

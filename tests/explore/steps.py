@@ -43,17 +43,40 @@ _WORDS: Final = {
     "declare": "`leave {other}` at {who}",
     "delete": "the own Cluster of {who} is deleted",
     "replace": "the own Cluster of {who} is deleted and made again",
+    "rename": "the Cluster of {who} names another Secret, and the earlier one is deleted",
+    "rotate": "the credentials of {who} are withdrawn",
+    "rule": "a rule is made at {who}",
+    "unrule": "the rule is deleted at {who}",
     "crash": "the daemon of {who} is killed",
     "restart": "the daemon of {who} is started",
     "cut": "the way from {who} to {other} is cut",
     "heal": "the way from {who} to {other} is mended",
     "deliver": "{who} hears the next state of {other}",
+    "moment": "time passes: a missing own Cluster is due",
     "window": "time passes: the stabilization window is over",
     "absence": "time passes: absences have lasted",
     "trust": "time passes: silences have lasted",
     "repair": "all ways are mended, all daemons are started",
 }
-ACTS: Final = frozenset({"swap", "leave", "declare", "delete", "replace", "crash", "restart", "cut", "heal"})
+ACTS: Final = frozenset({
+    "swap", "leave", "declare", "delete", "replace", "rename", "rotate", "rule", "unrule", "crash", "restart", "cut",
+    "heal",
+})  # fmt: skip
+
+
+ABSTRACTED: Final = (
+    "a cluster has one Cluster of each member, its Secrets, one rule, and a copy of one object of each member",
+    "without acts on the rule each cluster has its own one; with them, one member made it, and people act on it there",
+    "the rule selects every member and every object, with deletionPolicy Delete; its content never differs",
+    "a daemon's reaction to one delivery is one step, and its writes reach a reader together",
+    "a way carries all kinds in one order; after a long cut it begins with a list",
+    "an act is one state, but `leave`, a replaced Cluster and a renamed Secret are two",
+    "time passes only while nothing is under way, what is due earlier first; ages are of three lengths, do not add up",
+    "a watch with withdrawn credentials goes on until time passes; a rule that is gone acts until the window is over",
+    "a lost own Cluster is made again with the Secret that it named",
+    "left out: the limit on deletions, days, grace periods, clones, rebuilt clusters, aliases, quotas, withdrawals",
+)
+"""What the abstract network does not have, or has in a simpler form."""
 
 
 class Table(Generic[T]):

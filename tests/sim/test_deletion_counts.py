@@ -10,6 +10,7 @@ import pytest
 from registry_controller.api.meta import ALLOW_DELETIONS
 from registry_controller.core.decision.deletion_limit import window_of
 from registry_controller.core.status.cluster import read_deletions
+from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import Member
 
@@ -239,6 +240,32 @@ def test_a_restart_between_the_sets_of_two_rules_forgets_none_of_their_owner() -
         assert halted_over_all(b, "a")
 
     simulate(scenario, n=2)
+
+
+def test_a_rule_that_is_deleted_again_after_a_restart_is_no_second_order() -> None:
+    """W4: a restart does not lift the halt either; the rule does, once it is there."""
+
+    async def scenario(group: SimGroup) -> None:
+        _, b = await copied(group, 120, window_s=1)
+        b.delete("ResourceSyncRule", "many")
+        await asyncio.sleep(45.0)
+        assert left(b) == 0
+        wanted = rule("many", CONFIG_MAP, LABELLED, deletionPolicy="Delete")
+        for _ in range(2):
+            b.create(wanted)
+            await group.settle(quiet_s=10.0)
+            assert (left(b), halted_over_all(b, "a")) == (120, "")
+            await b.restart()
+            await asyncio.sleep(10.0)
+            b.delete("ResourceSyncRule", "many")
+            for _ in range(2):
+                await asyncio.sleep(45.0)
+                assert left(b) == 120
+                assert halted_over_all(b, "a")
+                await b.restart()
+
+    with virtual_clocks():
+        simulate(scenario, n=2)
 
 
 def test_what_a_rule_s_annotation_allows_does_not_count_for_its_owner() -> None:

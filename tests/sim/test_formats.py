@@ -74,6 +74,10 @@ def test_a_copy_of_a_later_version_stays_as_it_is(act: str) -> None:
             _set_format(a, _find(a), 1)
             await group.settle()
             assert _find(a)["data"] == {"a": "2"}
+        if act in ("delete", "drop rule"):
+            _set_format(a, _find(a), 1)
+            await group.settle()
+            assert a.find("ConfigMap", "x", namespace="default") is None
         if act == "leave":
             assert a.find("Cluster", "b") is None
 

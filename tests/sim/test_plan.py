@@ -100,6 +100,11 @@ def _edit_name(spec: dict[str, Any]) -> None:
     spec["rules"][0]["mutations"]["overrides"][0]["value"] = "{{ .Object.GetName }}-again"
 
 
+def _edit_to_one_name(spec: dict[str, Any]) -> None:
+    """Two sources get one name: one of them has its copy there, and the other one's stays."""
+    spec["rules"][0]["mutations"]["overrides"][0]["value"] = "all"
+
+
 def _edit_label(spec: dict[str, Any]) -> None:
     spec["rules"][0]["mutations"]["labels"] = {"add": {"other": "label"}}
 
@@ -133,8 +138,8 @@ def _suspend(spec: dict[str, Any]) -> None:
 
 
 EDITS = (
-    _edit_match, _edit_name, _edit_label, _edit_field_away, _edit_kind, _edit_policy, _edit_targets, _edit_features,
-    _edit_nothing, _suspend,
+    _edit_match, _edit_name, _edit_to_one_name, _edit_label, _edit_field_away, _edit_kind, _edit_policy, _edit_targets,
+    _edit_features, _edit_nothing, _suspend,
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from registry_controller.api import meta
 from registry_controller.report.reasons import REFUSALS
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import Member
-from tests.sim.cluster.store import Refusal
+from tests.sim.cluster.refusal import Refusal
 from tests.sim.schedule.object_acts import REFUSED
 from tests.sim.schedule.vocabulary import CANARY
 

@@ -124,7 +124,8 @@ def test_a_rule_that_is_deleted_while_its_home_has_no_daemon_is_gone() -> None:
 
 
 @pytest.mark.clause("W3")
-def test_a_rule_that_a_restored_etcd_does_not_know_is_missing_and_no_copy_goes() -> None:
+@pytest.mark.parametrize("restarts", [False, True], ids=["up", "restarted"])
+def test_a_rule_that_a_restored_etcd_does_not_know_is_missing_and_no_copy_goes(restarts: bool) -> None:
     async def scenario(group: SimGroup) -> None:
         await group.join()
         for number in range(MANY):
@@ -136,8 +137,12 @@ def test_a_rule_that_a_restored_etcd_does_not_know_is_missing_and_no_copy_goes()
         assert [copies(group[name]) for name in "ab"] == [MANY, MANY]
         group.cut("a")
         group["a"].server.store.restore(before)
+        await asyncio.sleep(10.0)
+        assert copies(group["a"]) == MANY, "the rule acts for the window, also here"
+        if restarts:
+            await group["a"].restart()
         await group.settle()
-        assert copies(group["b"]) == MANY
+        assert [copies(group[name]) for name in "ab"] == [MANY, MANY]
         assert group["b"].find("ResourceSyncRule", "r") is not None, "it stays, and acts"
         found = missing(group["b"], "a")
         assert found is not None

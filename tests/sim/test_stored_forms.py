@@ -137,11 +137,12 @@ def test_what_was_changed_while_no_daemon_ran_is_put_back() -> None:
     simulate(scenario, n=2)
 
 
-def test_a_webhook_that_refuses_dry_runs_costs_one_write_a_restart() -> None:
+@pytest.mark.parametrize("how", [Habit.REFUSES_DRY_RUNS, Habit.DENIES_DRY_RUNS])
+def test_a_server_that_refuses_dry_runs_costs_one_write_a_restart(how: Habit) -> None:
     async def scenario(group: SimGroup) -> None:
         habits = group["a"].server.habits
         habits.add("Widget", Habit.NORMALISES, "spec", "value")
-        habits.add("Widget", Habit.REFUSES_DRY_RUNS)
+        habits.add("Widget", how)
         here, _ = await a_copy(group, widget(value="small"))
         revision = here.get("Widget", "one", namespace="default")["metadata"]["resourceVersion"]
         await here.restart()

@@ -195,11 +195,16 @@ def is_over(window: Window | None, now: datetime) -> bool:
 
 
 def _is_past(window: Window, now: datetime) -> bool:
+    return not is_within(window.start, now=now)
+
+
+def is_within(moment: str, *, now: datetime) -> bool:
+    """Return whether a moment, in RFC 3339, is less than a window away; False for another text."""
     try:
-        start = datetime.fromisoformat(window.start)
+        found = datetime.fromisoformat(moment)
     except ValueError:
-        return True
-    return start.tzinfo is None or abs(now - start) >= LENGTH
+        return False
+    return found.tzinfo is not None and abs(now - found) < LENGTH
 
 
 def spell(moment: datetime) -> str:

@@ -127,7 +127,9 @@ class _End(NamedTuple):
                 return "O8", f"is {owner or 'unknown'}'s, who does not claim it, and not {willing[0].owner}'s"
             return None
         self.tally.clause("W3")
-        if self.oracle.fate(self.cluster, found) is not Fate.GOES:
+        if self.oracle.fate(self.cluster, found) is not Fate.GOES or self.oracle.may_be_claimed(
+            self.cluster, self.place
+        ):
             return None
         if self.place.kind == "Namespace" and self.oracle.holds_natives(self.cluster, self.place.key.name):
             self.tally.clause("O1")

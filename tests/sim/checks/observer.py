@@ -40,7 +40,7 @@ from tests.sim.checks.repeated_deletions import RepeatedDeletions
 from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SimGroup
-from tests.sim.cluster.habits import Habit, Habits
+from tests.sim.cluster.habits import Habits
 from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.cluster.request import Answer
 from tests.sim.cluster.store import Change
@@ -117,7 +117,7 @@ class Observer:
             if write.who != name:
                 self._break("R5", where, "a write")
             is_update = write.verb == "update" and write.kind in WRITTEN and write.status == 200
-            if is_update and not write.changed and not server.habits.has(write.kind, Habit.REFUSES_DRY_RUNS):
+            if is_update and not write.changed and server.habits.refusal_of_dry_runs(write.kind) is None:
                 earlier = edits[write.kind, write.key]
                 if earlier and earlier[0] <= write.at:
                     earlier.pop(0)  # what somebody edited is put back, also where that is no repair
@@ -359,6 +359,15 @@ class Observer:
         key = ObjectKey("", name)
         for found in self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=entry.at - WINDOW_S):
             if found is not None:
+                yield (rule := Rule(found, ("", "", "")))
+                yield from self._as_written(entry, rule)
+
+    def _as_written(self, entry: Entry, rule: Rule) -> Iterator[Rule]:
+        """List what a rule that was altered here was at its owner: a daemon that knows that one acts on it (A8)."""
+        owner = self._name(marks_of(rule.manifest).owner) if rule.is_altered else ""
+        key, at_s = ObjectKey("", rule.name), entry.at - WINDOW_S
+        for found in self.history.states_since(owner, "ResourceSyncRule", key, at=at_s) if owner else ():
+            if found is not None:
                 yield Rule(found, ("", "", ""))
 
     def _check_order(self, entry: Entry, where: str, *, owner: str, source: dict[str, Any]) -> None:
@@ -547,7 +556,8 @@ class Observer:
     def _is_order(self, entry: Entry, owner_id: str) -> bool:
         """Say whether a departure by tombstone is under way: the owner's, as it or this cluster says, or this one's."""
         owner, here = self._name(owner_id), entry.cluster
-        places = [(owner, here), (owner, owner)] if owner in self.history.members else []
+        places = [(owner, here)] if owner else []  # also a cluster that is another one now
+        places += [(owner, owner)] if owner in self.history.members else []
         return any(self._is_said_to_have_left(entry, one, at=at) for one, at in [*places, (here, here)])
 
     def _is_named(self, cluster: str, secret: ObjectKey) -> bool:

@@ -152,6 +152,19 @@ class Oracle:
             return True
         return bool(namespace) and namespace == option(cluster, "CLOSED_NAMESPACES")
 
+    def may_be_claimed(self, cluster: str, place: Place) -> bool:
+        """Say whether a rule matches an object of that name elsewhere, and what it makes of it cannot be told.
+
+        Then the copy that is there stays until that is there, as with a move.
+        """
+        sources = [(owner, self.natives(owner, place.kind).get(place.key)) for owner in self.world.names]
+        return any(
+            copy is None
+            for owner, source in sources
+            if owner != cluster and source is not None
+            for _, copy in self.made_of(source, owner=owner, local=cluster)
+        )
+
     def claims(self, cluster: str) -> dict[Place, list[Claim]]:
         """List what all others claim of places here, the winner first."""
         if cluster not in self._claims:
@@ -206,7 +219,7 @@ class Oracle:
         kind, key = source_named_by(copy)
         source = self.natives(owner, kind).get(key)
         if source is None and kind == "ResourceSyncRule":
-            if self.world.is_lost(owner, _uid_of_source(marks)):
+            if self._is_lost(owner, _uid_of_source(marks), name=key.name):
                 return Fate.STAYS
             if not self._is_recorded(owner, _uid_of_source(marks)):
                 return Fate.OPEN
@@ -215,6 +228,11 @@ class Oracle:
         if not marks.provenance:
             return Fate.OPEN if source is not None else self._fate_without_rule(cluster, owner, kind)
         return self._fate_by_rule(cluster, marks, source, owner=owner, kind=kind, deletes=deletes)
+
+    def _is_lost(self, home: str, uid: str, *, name: str) -> bool:
+        """Say whether a rule is gone at its home, nobody deleted it, and no other one has its name there (W3)."""
+        has_name = ObjectKey("", name) in self.world.all(home, "ResourceSyncRule")
+        return self.world.is_lost(home, uid) and not has_name
 
     def _is_recorded(self, home: str, uid: str) -> bool:
         """Say whether a cluster has recorded that a rule of its own was deleted (W3)."""
@@ -247,7 +265,7 @@ class Oracle:
             if not home:
                 return Fate.STAYS
             uid = marks.provenance.get("ruleUID", "")
-            if self.world.is_lost(home, uid):
+            if self._is_lost(home, uid, name=name):
                 return Fate.STAYS
             if not self._is_recorded(home, uid):
                 return Fate.OPEN  # nothing may show that it was deleted

@@ -19,11 +19,12 @@ import orjson
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster import discovery
 from tests.sim.cluster.fields import Manifest, merged
-from tests.sim.cluster.habits import Habit, Habits
+from tests.sim.cluster.habits import Habits
 from tests.sim.cluster.kinds import BY_DEFINITION, BY_KIND, KINDS, Kind
 from tests.sim.cluster.loop import BEGIN_S
+from tests.sim.cluster.refusal import Refusal
 from tests.sim.cluster.request import Answer, Request, parse, select
-from tests.sim.cluster.store import Backup, Change, Refusal, Store
+from tests.sim.cluster.store import Backup, Change, Store
 from tests.sim.cluster.watch import Watch
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -240,8 +241,8 @@ class ApiServer:
 
     def _write(self, method: str, request: Request, body: dict[str, Any]) -> Manifest:
         kind, key, dry = request.kind, request.key, bool(request.query.get("dryRun"))
-        if dry and self.habits.has(kind.kind, Habit.REFUSES_DRY_RUNS):
-            raise Refusal(400, "BadRequest", 'admission webhook "w.sim.example" does not support dry run')
+        if dry and (refusal := self.habits.refusal_of_dry_runs(kind.kind)) is not None:
+            raise refusal
         manager = request.query.get("fieldManager", "unknown")
         if method in ("POST", "PUT") and body.get("apiVersion", request.api_version) != request.api_version:
             raise Refusal(400, "BadRequest", "the API version in the data does not match the expected API version")

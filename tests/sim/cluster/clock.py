@@ -12,6 +12,7 @@ from typing import Any
 from registry_controller import app
 from registry_controller.report.events import EventRecorder
 from registry_controller.sync import recorder
+from tests.sim.cluster.loop import BEGIN_S
 
 Ahead = Callable[[], timedelta]
 ahead: ContextVar[Ahead] = ContextVar("ahead", default=timedelta)
@@ -24,8 +25,8 @@ class VirtualDatetime(datetime):
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> Any:
-        """Tell the time."""
-        return _EPOCH + timedelta(seconds=_now_s()) + ahead.get()()
+        """Tell the time, as the API servers do whose clocks are right."""
+        return _EPOCH + timedelta(seconds=_now_s() - BEGIN_S) + ahead.get()()
 
 
 def time_of_day(clock_ahead: timedelta) -> datetime:

@@ -16,7 +16,8 @@ import trustme
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.kinds import BY_KIND
-from tests.sim.cluster.store import Change, Refusal
+from tests.sim.cluster.refusal import Refusal
+from tests.sim.cluster.store import Change
 
 _TOKEN_TYPE = "kubernetes.io/service-account-token"
 _MANAGER = "kube-controller-manager"

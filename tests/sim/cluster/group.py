@@ -173,8 +173,8 @@ def hand_over(giver: Member, taker: Member) -> None:
 
 def carry_over(giver: Member, taker: Member, *, called: str = "") -> None:
     """Carry one member's Cluster and Secret to another, over what is there."""
-    name = called or giver.name
-    for kind, namespace in (("Cluster", ""), ("Secret", NAMESPACE)):
+    of_secret = called or giver.published
+    for kind, namespace, name in (("Cluster", "", called or giver.name), ("Secret", NAMESPACE, of_secret)):
         found = giver.get(kind, name, namespace=namespace)
         parts = {part: value for part, value in found.items() if part not in ("metadata", "status")}
         taker.apply({**parts, "metadata": {"name": name, "namespace": namespace}})

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.sim.cluster.fields import Manifest, Path
+from tests.sim.cluster.refusal import Refusal
 
 STAMP = ("admitted", "yes")
 """The label that admission adds."""
@@ -21,6 +22,7 @@ class Habit(enum.Enum):
     STAMPS = "admission adds a label"
     RENEWS = "admission writes another value at each write"
     REFUSES_DRY_RUNS = "a webhook does not support dry runs"
+    DENIES_DRY_RUNS = "a policy denies dry runs"
     KEEPS = "an update without a field keeps the present value"
 
     @property
@@ -52,6 +54,14 @@ class Habits:
     def has(self, kind: str, habit: Habit) -> bool:
         """Say whether the server has a habit."""
         return (kind, habit) in self.held
+
+    def refusal_of_dry_runs(self, kind: str) -> Refusal | None:
+        """Return how the server refuses a dry run; None where it does not."""
+        if self.has(kind, Habit.REFUSES_DRY_RUNS):
+            return Refusal(400, "BadRequest", 'admission webhook "w.sim.example" does not support dry run')
+        if self.has(kind, Habit.DENIES_DRY_RUNS):
+            return Refusal(422, "Invalid", "ValidatingAdmissionPolicy 'p' denied request: failed expression")
+        return None
 
     def unknown(self, kind: str, manifest: Manifest) -> list[str]:
         """List the fields of an object that its definition lacks."""

@@ -20,7 +20,8 @@ from tests.sim.cluster.clock import ahead
 from tests.sim.cluster.controllers import Controllers
 from tests.sim.cluster.fields import Manifest, copied, merged
 from tests.sim.cluster.kinds import BY_KIND, Kind
-from tests.sim.cluster.store import Change, Refusal
+from tests.sim.cluster.refusal import Refusal
+from tests.sim.cluster.store import Change
 from tests.sim.cluster.transport import Fault, Life, SimTransport, Wire
 
 NAMESPACE = "cluster-registry"

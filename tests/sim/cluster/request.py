@@ -11,7 +11,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster.fields import Manifest, Matcher, selector
 from tests.sim.cluster.kinds import BY_PLURAL, Kind
-from tests.sim.cluster.store import Change, Refusal, Store
+from tests.sim.cluster.refusal import Refusal
+from tests.sim.cluster.store import Change, Store
 
 
 class Answer(NamedTuple):

@@ -9,13 +9,13 @@ import base64
 import random
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster.fields import Manifest, copied, managed
 from tests.sim.cluster.habits import Habits
 from tests.sim.cluster.kinds import BY_KIND, Kind
+from tests.sim.cluster.refusal import Refusal
 
 _NAMESPACE = BY_KIND["Namespace"]
 _MADE = (
@@ -27,16 +27,6 @@ _MADE = (
     "name",
     "namespace",
 )
-
-
-@dataclass
-class Refusal(Exception):
-    """What the server answers instead: a Status."""
-
-    code: int
-    reason: str
-    message: str
-    details: dict[str, Any] | None = None
 
 
 class Change(NamedTuple):

@@ -14,7 +14,7 @@ from tests.original_marks import last_applied
 from tests.sim.checks.expected_copies import ADDED, is_of_later_version, key_of, marks_of
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.member import Member
-from tests.sim.cluster.store import Refusal
+from tests.sim.cluster.refusal import Refusal
 from tests.sim.schedule.drawing import a_new_place, another, one, one_and_a_value
 from tests.sim.schedule.stage import Spot, Stage, deed
 from tests.sim.schedule.vocabulary import CANARY, LEFT, NAMES, make_object
@@ -200,7 +200,7 @@ def _read(found: Manifest) -> dict[str, Any]:
 )
 def clones_copy(stage: Stage, member: Member, which: int, where: str, name: str) -> bool:
     """Read a copy, and create it here or in another cluster, under another name or under its own."""
-    found = stage.choose_copy(member, which)
+    found = stage.choose_copy(member, which, of=lambda copy: not is_of_later_version(copy))
     if found is None:
         return False
     made = _read(found)
@@ -215,7 +215,7 @@ def clones_copy(stage: Stage, member: Member, which: int, where: str, name: str)
 @deed(lambda chance, who, names: (*one(chance, who, names), chance.choice((0.0, 1.0, 30.0))), weight=3)
 def restores_copy(stage: Stage, member: Member, which: int, after_s: float) -> bool:
     """Delete a copy, and create it again as it was, as from a backup; by then its source may be gone."""
-    found = stage.choose_copy(member, which)
+    found = stage.choose_copy(member, which, of=lambda copy: not is_of_later_version(copy))
     if found is None:
         return False
     kind, (namespace, name) = found["kind"], key_of(found)

@@ -15,8 +15,9 @@ from tests.sim.checks.expected_copies import marks_of
 from tests.sim.cluster.group import carry_over
 from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.cluster.member import NAMESPACE, Member
+from tests.sim.cluster.refusal import Refusal
 from tests.sim.cluster.request import Answer
-from tests.sim.cluster.store import Change, Refusal
+from tests.sim.cluster.store import Change
 from tests.sim.cluster.transport import Fault, Wire
 from tests.sim.schedule.drawing import another, nothing
 from tests.sim.schedule.stage import Stage, deed

@@ -14,6 +14,7 @@ _PATHS: dict[Habit, Path] = {
     Habit.NORMALISES: ("spec", LEFT),
     Habit.STAMPS: (),
     Habit.REFUSES_DRY_RUNS: (),
+    Habit.DENIES_DRY_RUNS: (),
     Habit.KEEPS: ("spec", "where"),
 }
 KIND = "Widget"

@@ -9,7 +9,7 @@ from typing import Any
 from tests.sim.checks.expected_copies import marks_of
 from tests.sim.cluster.group import rule
 from tests.sim.cluster.member import Member
-from tests.sim.cluster.store import Refusal
+from tests.sim.cluster.refusal import Refusal
 from tests.sim.schedule.drawing import HELD_KINDS, a_place, a_rule, a_rule_name, an_object, nothing, one
 from tests.sim.schedule.stage import Spot, Stage, deed
 from tests.sim.schedule.vocabulary import (
@@ -204,7 +204,7 @@ def lets_a_rule_read_another_kind(stage: Stage, member: Member, name: str, wish:
 )  # fmt: skip
 def moves_copies_in_vain(stage: Stage, member: Member, which: int, obstacle: str, duration_s: float) -> bool:
     """Let an own rule give its copies other names, or another namespace, that cannot be made here for a while."""
-    names = [name for name in stage.own_rules(member) if name.startswith(("configmaps", "secrets", "widgets"))]
+    names = [name for name in stage.own_rules(member) if _reads_namespaced(member.get("ResourceSyncRule", name))]
     names = [name for name in names if any(_made_by(stage, member, name))] or names
     if not names:
         return False
@@ -231,6 +231,11 @@ def moves_copies_in_vain(stage: Stage, member: Member, which: int, obstacle: str
     member.replace({**found, "spec": {**found["spec"], "rules": entries}})
     stage.until(duration_s, mend)
     return True
+
+
+def _reads_namespaced(made: dict[str, Any]) -> bool:
+    """Say whether a rule reads objects with a namespace, whatever its name says: it may have read another kind."""
+    return made["spec"]["groupVersionKind"]["kind"] in ("ConfigMap", "Secret", "Widget")
 
 
 def _made_by(stage: Stage, member: Member, rule_name: str) -> Iterator[str]:

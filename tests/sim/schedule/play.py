@@ -34,7 +34,7 @@ from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import SimGroup
 from tests.sim.cluster.loop import BEGIN_S, VirtualLoop, run
 from tests.sim.cluster.member import Member
-from tests.sim.cluster.store import Refusal
+from tests.sim.cluster.refusal import Refusal
 from tests.sim.cluster.transport import Fault
 from tests.sim.schedule.faults import introduce_again
 from tests.sim.schedule.member_acts import carry_reference, carry_secret, take_forgery_back
@@ -158,7 +158,7 @@ async def _mend(stage: Stage) -> None:
     await asyncio.sleep(20.0)
     for one in group.members:
         _come_back(stage, one)
-    await asyncio.sleep(20.0)
+    await asyncio.sleep(30.0)  # 20 of them may pass until a daemon has asked its members how its Cluster was
     if stage.rebuilt:
         await _introduce_rebuilt(stage)
     group.swap_all()

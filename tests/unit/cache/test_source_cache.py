@@ -6,11 +6,14 @@ import json
 from collections.abc import Collection
 from typing import Any
 
+import pytest
+
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, Unreachable
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.peer_objects import PeerFeatures
+from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.cache.source_cache import RuleChange, SourceCache
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.core.rules.active import ActiveRule, activate
@@ -71,7 +74,10 @@ def at(name: str, namespace: str = "ns") -> Target:
 class World:
     """A cache, and everything that it reports."""
 
-    def __init__(self, *rules: ActiveRule, tap: PeerFeatures | None = None) -> None:
+    def __init__(
+        self, *rules: ActiveRule, tap: PeerFeatures | None = None, rule_events: RuleEvents | None = None
+    ) -> None:
+        self.completed = 0
         self.changed: list[Target] = []
         self.dropped: list[Target] = []
         self.replanned = 0
@@ -82,12 +88,19 @@ class World:
             ),
         )
         self.cache = SourceCache(
-            peer=PEER, kind=MAP, rules=rules, sources=self.sources, tap=tap, watches_changed=self._replan
+            peer=PEER,
+            kind=MAP,
+            rules=rules,
+            sources=self.sources,
+            tap=tap,
+            rule_events=rule_events,
+            watches_changed=self._replan,
         )
         self.sources.open(self.cache)
 
     def _complete(self, cache: SourceCache, dropped: Collection[Target]) -> None:
         assert cache is self.cache
+        self.completed += 1
         self.dropped += dropped
 
     def _replan(self, cache: SourceCache) -> None:
@@ -326,6 +339,18 @@ def test_a_narrow_rule_has_its_watch_back_while_the_wide_one_may_not_be_read() -
     assert world.synced() == ["wide", "narrow"]
     wide.on_recovered()
     assert list(world.cache.streams) == [EVERYTHING]
+
+
+@pytest.mark.parametrize("are_rules", [False, True])
+def test_copies_that_wait_for_a_rule_are_looked_at_once_the_watch_of_rules_is_current_again(are_rules: bool) -> None:
+    """W3: a watch that resumes lists nothing."""
+    world = World(rule("all", {}), rule_events=RuleEvents(now_s=lambda: 0.0) if are_rules else None)
+    world.list(EVERYTHING)
+    before = world.completed
+    world.cache.streams[EVERYTHING].on_error(Unreachable("gone for a moment"))
+    assert world.completed == before
+    world.cache.streams[EVERYTHING].on_recovered()
+    assert world.completed - before == are_rules
 
 
 def test_when_a_wide_rule_goes_the_narrow_ones_keep_their_records_and_list_for_themselves() -> None:

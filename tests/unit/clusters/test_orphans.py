@@ -33,7 +33,7 @@ class World:
         self.copies = CopyIndex(
             bodies=BodyCache(),
             offers=no_offers(),
-            observer=Observer(on_local_status_changed=self._stand),
+            observer=Observer(on_local_relisted=self._stand, on_local_status_changed=self._stand),
         )
         unused: Any = None
         self.finder = OrphanFinder(
@@ -76,12 +76,14 @@ def marks(name: str, *, policy: str = "Delete") -> Marks:
     return Marks(OWNER, provenance, sync_disabled=False, go_written=False)
 
 
-def copy(name: str, *, policy: str = "Delete", revision: int = 5) -> PartialObject:
+def copy(name: str, *, policy: str = "Delete", revision: int = 5, is_later: bool = False) -> PartialObject:
     provenance = marks(name, policy=policy).provenance
     assert provenance is not None
+    text = encode(provenance)
+    text = json.dumps({**json.loads(text), "format": 2}) if is_later else text
     info = {
         "name": name, "namespace": "x", "uid": name, "resourceVersion": str(revision),
-        "annotations": {meta.OWNER: OWNER, meta.PROVENANCE: encode(provenance)},
+        "annotations": {meta.OWNER: OWNER, meta.PROVENANCE: text},
     }  # fmt: skip
     return decode_object(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": info}).encode())
 
@@ -135,6 +137,16 @@ def test_copies_that_stay_for_ever_are_not_watched_unless_their_rule_may_undo_th
         world.plan()
         world.list(COPIES, [copy("one", policy="Orphan")])
         assert world.plan() == watched
+
+
+def test_copies_of_a_later_version_are_watched() -> None:
+    """A11: they are left alone until that version writes them in this format."""
+    world = World()
+    world.plan(X)
+    world.list(X, [copy("one", policy="Orphan", is_later=True)])
+    world.plan()
+    world.list(COPIES, [copy("one", policy="Orphan", is_later=True)])
+    assert world.plan() == {COPIES}
 
 
 def test_a_write_that_ends_after_its_place_went_is_searched() -> None:

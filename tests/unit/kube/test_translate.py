@@ -215,13 +215,26 @@ def test_a_refusal_keeps_its_kind_and_is_not_quoted(words: str, reason: str, sho
     assert SECRET not in str(found)
 
 
+@pytest.mark.parametrize("kind", ["clusterrole", "clusterroles", "rolebindings"])
+@pytest.mark.parametrize("key", [None, ObjectKey("ns", "bound")])
 @pytest.mark.parametrize(("gvr", "reason"), [(ROLE, "RoleMissing"), (ROLE._replace(resource="pods"), "NotFound")])
-def test_a_role_that_a_binding_misses_is_told_from_a_missing_binding(gvr: GVR, reason: str) -> None:
-    """S3."""
-    body = status(404, reason="NotFound", kind="clusterrole", name="x", group=gvr.group)
-    found = error_of_answer(404, body, what="create rolebindings", gvr=gvr, key=ObjectKey("ns", "x"))
+def test_a_role_that_a_binding_misses_is_told_from_a_missing_binding(
+    gvr: GVR, reason: str, key: ObjectKey | None, kind: str
+) -> None:
+    """S3: Kubernetes 1.36 says that the rolebinding of the role's name is missing."""
+    body = status(404, reason="NotFound", kind=kind, name="x", group=gvr.group)
+    found = error_of_answer(404, body, what="create rolebindings", gvr=gvr, key=key)
     assert isinstance(found, errors.NotFound)
     assert (found.reason, found.names_object) == (reason, False)
+
+
+def test_a_binding_that_is_missing_and_one_without_a_namespace_miss_no_role() -> None:
+    """S3, A3."""
+    for kind, name in (("rolebindings", "bound"), ("namespaces", "ns")):
+        body = status(404, reason="NotFound", kind=kind, name=name, group=ROLE.group if name == "bound" else "")
+        found = error_of_answer(404, body, what="update rolebindings", gvr=ROLE, key=ObjectKey("ns", "bound"))
+        assert isinstance(found, errors.NotFound)
+        assert (found.reason, found.names_object) == ("NotFound", name == "bound")
 
 
 def test_a_kind_that_cannot_be_watched_is_served() -> None:

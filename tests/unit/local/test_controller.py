@@ -45,6 +45,10 @@ class Tombstones:
 
     wanted: list[Tombstone] = field(default_factory=list)
     unwanted: list[meta.Manifest] = field(default_factory=list)
+    is_farewell_lost: bool = False
+
+    def has_lost_farewell(self) -> bool:
+        return self.is_farewell_lost
 
     def list_missing(self) -> list[Tombstone]:
         return self.wanted
@@ -543,6 +547,20 @@ async def test_tombstones_are_kept_and_dropped_as_they_should_be(server: FakeSer
     tombstones.wanted, tombstones.unwanted = [], [stored]
     assert await home.reconcile() == ""
     assert server.find(meta.FEATURES, stone.name) is None
+
+
+@pytest.mark.clause("O6")
+async def test_who_has_left_makes_no_cluster_while_its_tombstone_is_lost(server: FakeServer) -> None:
+    """The tombstone is created with the next pass."""
+    lost = Tombstone(OUR_ID, "11", OUR_ID, date(2030, 1, 1))
+    tombstones = Tombstones(is_farewell_lost=True)
+    home = make(server, tombstones=tombstones)
+    assert await home.reconcile() == ""
+    assert server.find(meta.CLUSTERS, "one") is None
+    tombstones.wanted = [lost]
+    assert await home.reconcile() == ""
+    assert server.find(meta.CLUSTERS, "one") is None
+    assert server.find(meta.FEATURES, lost.name) is not None
 
 
 async def test_who_has_left_makes_no_cluster_until_the_tombstone_is_gone(server: FakeServer) -> None:

@@ -308,3 +308,67 @@ def test_o6_this_clusters_own_tombstone_means_that_it_has_left() -> None:
         assert stage.observer.members == [B, B]
 
     play(scenario)
+
+
+def farewell(membership: str = "m") -> Tombstone:
+    return stone(LOCAL, membership, LOCAL)
+
+
+def test_o6_a_farewell_that_goes_with_the_definition_of_features_is_created_again() -> None:
+    """The deletions of a definition's objects are no act, and neither is what a list does not show."""
+
+    async def scenario(stage: Stage) -> None:
+        stage.set_stone(farewell())
+        stage.tracker.update()
+        assert stage.tracker.now.has_left
+        assert not stage.tracker.list_missing()
+        stage.drop_stone(farewell())
+        before = stage.observer.tombstones
+        stage.registry.note_definition_of_features(is_going=True)
+        stage.tracker.update()
+        assert stage.observer.tombstones > before
+        assert stage.tracker.has_lost_farewell()
+        assert list(stage.tracker.list_missing()) == [farewell()]
+        assert not list(stage.tracker.list_withdrawals())
+
+    play(scenario)
+
+
+def test_o6_a_farewell_that_was_deleted_is_withdrawn_and_that_is_recorded() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.set_peer("c", farewell())
+        stage.set_stone(farewell())
+        stage.tracker.update()
+        stage.drop_stone(farewell())
+        stage.tracker.update()
+        (record,) = stage.tracker.list_withdrawals()
+        assert not stage.tracker.list_missing()
+        started_again = Stage()
+        started_again.set_peer("c", farewell())
+        started_again.tracker.update()
+        assert list(started_again.tracker.list_missing()) == [farewell()]
+        started_again.apply("clusterfeatures", record)
+        started_again.tracker.update()
+        assert not started_again.tracker.list_missing()
+        assert not started_again.tracker.has_lost_farewell()
+
+    play(scenario)
+
+
+def test_o6_a_farewell_of_an_earlier_membership_is_not_created_again() -> None:
+    """A member again is not that member any more, also while its Cluster is missing."""
+
+    async def scenario(stage: Stage) -> None:
+        stage.set_stone(farewell())
+        stage.tracker.update()
+        stage.registry.features.clear()
+        own = cluster_manifest("local", metadata={"uid": "again"})
+        stage.apply("clusters", own)
+        stage.tracker.update()
+        stage.apply("clusters", own, "DELETED")
+        stage.set_peer("c", farewell())
+        stage.tracker.update()
+        assert not stage.tracker.has_lost_farewell()
+        assert not stage.tracker.list_missing()
+
+    play(scenario)

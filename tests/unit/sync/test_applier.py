@@ -61,6 +61,7 @@ class Bench:
         self.has_drifted = True
         self.refusal: Reason | None = None
         self.is_connected = True
+        self.rules = {hit.rule for hit in hits} or {"rule"}
         self.at_peer = body(7)
         self.bodies = BodyCache()
         self.record: Any = SimpleNamespace(
@@ -83,7 +84,7 @@ class Bench:
         updater: Any = self
         relays: Any = self
         sources = SourceReader(bodies=self.bodies, connection=self.connection, evaluations=EvaluationLimiter())
-        self.applier = Applier(copies=copies, sources=sources, updater=updater, relays=relays)
+        self.applier = Applier(copies=copies, sources=sources, updater=updater, relays=relays, rules=self.rules)
 
     @property
     def claim(self) -> Claim:
@@ -155,6 +156,19 @@ async def test_a_copy_is_made_of_what_a_stream_brought_and_says_where_it_is_from
     assert not bench.asked
     assert bench.bodies.peek(slot()) is None
     assert bench.copy.made_from == MadeFrom(bench.claim, bench.record.hits, ())
+
+
+async def test_a_rule_that_is_not_here_any_more_names_no_age_of_itself() -> None:
+    """W3: after the restore of an etcd it acts for a while, and its age would show that this store had it."""
+    bench = Bench(hit("rule")._replace(rule_uid="rule-uid"))
+    bench.bodies.put(slot(), decode_object(body(7)))
+    for rules, created in (({"rule"}, "rule"), (set[str](), "")):
+        bench.rules.clear()
+        bench.rules.update(rules)
+        await bench.apply(Apply(bench.claim, Reason.CREATE))
+        provenance = bench.written.pop().marks.provenance
+        assert provenance is not None
+        assert (provenance.rule_uid, provenance.rule_created) == ("rule-uid", created)
 
 
 async def test_a_body_that_gave_way_is_read_again_by_name() -> None:

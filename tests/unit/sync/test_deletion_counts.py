@@ -174,6 +174,16 @@ def test_the_first_deletion_of_a_rule_is_an_order_and_the_second_within_the_wind
     assert orders.is_first("other")
 
 
+def test_in_its_first_window_a_daemon_believes_that_a_rule_was_deleted_before() -> None:
+    clock = Clock()
+    orders = RuleOrders(now_s=clock)
+    assert not orders.is_first("r", was_repeated=lambda: True)
+    assert not orders.is_first("r")
+    assert orders.is_first("other", was_repeated=lambda: False)
+    clock.now_s += 300.0
+    assert orders.is_first("later", was_repeated=lambda: True)
+
+
 def test_places_are_forgotten_after_the_window() -> None:
     clock = Clock()
     places = DeletedPlaces(now_s=clock)

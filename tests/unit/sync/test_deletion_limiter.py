@@ -35,6 +35,7 @@ class Bench:
         self.manifest: dict[str, Any] = {"metadata": {}}
         counts = SimpleNamespace(counts=self, by_owner=self, has=self.here.__contains__, has_other=lambda _: True)
         counts.source_kind = lambda _: self.source_kind
+        counts.find = lambda _: (None, None)
         self.registry = SimpleNamespace(rules={RULE: SimpleNamespace(manifest=self.manifest)}, clusters={})
         self.queue = WorkQueue()
         self.limiter = self.restarted(counts, percent)

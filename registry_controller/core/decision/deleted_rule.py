@@ -1,0 +1,119 @@
+"""Decides whether a rule is at its owner, and whether anything shows that it was deleted there (W3).
+
+The owner of a rule is the cluster in which the rule was created. A rule was deleted if its owner's record names it, if
+its deletion was an event of a watch that was not interrupted since, or, in the owner itself, if the definition of rules
+is older than the rule and still there. A rule that is lost with the definition, or by the restore of an etcd, was not
+deleted.
+
+Laws: while the owner is silent, nothing is known · a rule that was deleted a moment ago may be created again · only a
+deletion that an event of this cluster showed is recorded.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from registry_controller.core.decision.rule_state import RulePresence
+
+RECORD_S: Final = 5.0
+"""The time after a deletion in which the deletion of the definition, which comes before, arrives on its own watch."""
+
+
+class StoredAs(enum.Enum):
+    """The rule that has the name of a rule, at the owner of that rule."""
+
+    ITSELF = "a rule of the owner, which is copied"
+    ANOTHER = "a rule of another cluster, or one that is not copied"
+    NONE = "no rule"
+
+
+class SeenDeletion(NamedTuple):
+    """A deletion that an uninterrupted watch showed: the rule's UID, the revision, and for how long it is known."""
+
+    uid: str
+    revision: int
+    known_s: float
+
+
+class RuleTraces(NamedTuple):
+    """The facts about a rule at its owner.
+
+    `uid` is that of the rule; a provenance of an earlier version does not have it. `is_heard` means that the owner
+    answers and its rules are listed, and that this daemon runs for long enough to miss rules. `seen` are the deletions
+    of rules of this name. `recorded` are the UIDs of rules of this name in the owner's record, without those that
+    appeared there a moment ago. `is_allowed` means that a person here let the copies of missing rules go.
+
+    The rest counts for a rule of the local cluster (`is_local`). `defined_since` is a revision since which the
+    definition of rules is there; None while it is missing, unknown or being deleted. `is_younger` means that the rule
+    is younger than the definition.
+    """
+
+    uid: str
+    is_local: bool
+    is_heard: bool
+    stored: StoredAs = StoredAs.NONE
+    seen: Sequence[SeenDeletion] = ()
+    recorded: frozenset[str] = frozenset()
+    is_allowed: bool = False
+    defined_since: int | None = None
+    is_younger: bool = False
+
+
+def evaluate_traces(traces: RuleTraces, *, window_s: float) -> tuple[RulePresence, bool]:
+    """Return whether a rule is at its owner, and whether anything shows that it was deleted there."""
+    presence = _find(traces, window_s=window_s)
+    return presence, presence is RulePresence.MISSING and _was_deleted(traces)
+
+
+def _find(traces: RuleTraces, *, window_s: float) -> RulePresence:
+    if not traces.is_heard:
+        return RulePresence.UNKNOWN
+    if traces.stored is StoredAs.ITSELF:
+        return RulePresence.THERE
+    if traces.stored is StoredAs.ANOTHER or traces.is_local:
+        return RulePresence.MISSING
+    is_settled = all(deletion.known_s >= window_s for deletion in traces.seen)
+    return RulePresence.MISSING if is_settled else RulePresence.UNKNOWN
+
+
+def _was_deleted(traces: RuleTraces) -> bool:
+    if any(_names(uid, traces.uid) for uid in traces.recorded) or traces.is_allowed:
+        return True
+    if traces.is_local:
+        return _was_seen_here(traces) or _is_proven_by_its_copies(traces)
+    if traces.stored is StoredAs.ANOTHER:
+        return True
+    return any(_names(deletion.uid, traces.uid) for deletion in traces.seen)
+
+
+def _was_seen_here(traces: RuleTraces) -> bool:
+    """Return whether an event deleted a rule of this cluster while its definition stayed."""
+    since = traces.defined_since
+    return since is not None and any(
+        _names(deletion.uid, traces.uid) and since < deletion.revision for deletion in traces.seen
+    )
+
+
+def _is_proven_by_its_copies(traces: RuleTraces) -> bool:
+    """Return whether a rule of this cluster that a copy here names was in this store, and is not any more.
+
+    A provenance of an earlier version does not show since when.
+    """
+    return traces.defined_since is not None and (not traces.uid or traces.is_younger)
+
+
+def is_to_record(traces: RuleTraces) -> bool:
+    """Return whether an event deleted a rule of this cluster, so that it belongs into the record.
+
+    It is recorded before the window is over, so that a daemon that ends meanwhile forgets none: a rule that is created
+    again has another UID. A rule that only copies here show to be deleted is not recorded: after the restore of an etcd
+    the daemon may have made those copies by the rule that it knew before.
+    """
+    known_s = (deletion.known_s for deletion in traces.seen if deletion.uid == traces.uid)
+    return bool(traces.uid) and max(known_s, default=0.0) >= RECORD_S and _was_seen_here(traces)
+
+
+def _names(deleted: str, uid: str) -> bool:
+    return uid in ("", deleted)
