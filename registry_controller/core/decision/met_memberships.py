@@ -14,8 +14,8 @@ from registry_controller.api.meta import ClusterUID
 from registry_controller.api.tombstone import Tombstone
 from registry_controller.core.decision.tombstones import Memberships
 
-Known = Mapping[ClusterUID, frozenset[str]]
-_NONE: Final[Known] = MappingProxyType({})
+UIDsByMember = Mapping[ClusterUID, frozenset[str]]
+_NONE: Final[UIDsByMember] = MappingProxyType({})
 
 
 class MetMemberships(NamedTuple):
@@ -24,9 +24,9 @@ class MetMemberships(NamedTuple):
     `met` have no tombstone here yet, `last` were here last, `former` before those.
     """
 
-    met: Known = _NONE
-    last: Known = _NONE
-    former: Known = _NONE
+    met: UIDsByMember = _NONE
+    last: UIDsByMember = _NONE
+    former: UIDsByMember = _NONE
 
 
 def note_memberships(before: MetMemberships, memberships: Memberships, here: Iterable[Tombstone]) -> MetMemberships:
