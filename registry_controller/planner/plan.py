@@ -271,7 +271,8 @@ async def _suggest_kinds(engine: Engine, rules: Iterable[str]) -> Sequence[str]:
         with contextlib.suppress(RegistryError):
             kind, _ = await engine.discovery.find(asked.kind)
             if kind != asked:
-                fields = f"group: {kind.group}, version: {kind.version}, kind: {kind.kind}"
+                group = f"group: {kind.group}, " if kind.group else ""
+                fields = f"{group}version: {kind.version}, kind: {kind.kind}"
                 notes.append(f"this cluster serves a {kind.kind} of {kind.api_version}: do you mean {{{fields}}}?")
     return notes
 

@@ -160,6 +160,8 @@ def explain_unread(kind: GVK, error: RegistryError, *, is_local: bool) -> str:
         return f"it is served {place}, and cannot be listed and watched, so no rule can copy it: name another kind"
     if isinstance(error, NotServed):
         group = f"group {kind.group}" if kind.group else "the core group"
-        correct = "install its CustomResourceDefinition, or correct the rule's groupVersionKind"
+        correct = "correct the rule's groupVersionKind"
+        if kind.group:
+            correct = f"install its CustomResourceDefinition, or {correct}"
         return f"it is not served {place} in {group}, version {kind.version}; {correct}"
     return str(error)
