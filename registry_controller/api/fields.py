@@ -40,7 +40,7 @@ class Field:
         if self.value is None:
             return default
         if not isinstance(self.value, str):
-            raise InvalidObject(self.path, f"must be a string, not {_kind(self.value)}")
+            raise InvalidObject(self.path, f"must be a string, not {_kind(self.value)}{_advice(self.value)}")
         return self.value
 
     def flag(self) -> bool:
@@ -75,7 +75,7 @@ def _advice(value: object) -> str:
     """Return how to write a scalar as a string; empty for an object or a list."""
     if isinstance(value, bool):
         return f'; write it as a string: "{str(value).lower()}"'
-    return "; write it as a string, in quotes" if isinstance(value, float) else ""
+    return "; write it as a string, in quotes" if isinstance(value, int | float) else ""
 
 
 def _kind(value: object) -> str:

@@ -50,7 +50,7 @@ SYNC_DISABLED: Final = f"{_NAMES}/resource-sync-disabled"
 """Annotation, any value. On a source: no new copies. On a copy, set by a person: the copy stays unchanged."""
 
 ALLOW_DELETIONS: Final = f"{_NAMES}/allow-deletions"
-"""Annotation of a rule: allows the deletions that were halted at the time in its value."""
+"""Annotation of a rule or Cluster: allows the deletions that were halted at the time in its value."""
 
 DELETED_RULES: Final = f"{_NAMES}/deleted-rules"
 """Annotation of a ClusterFeature: the rules that were deleted in that cluster, see `api.deleted_rules`."""
@@ -272,3 +272,9 @@ def _path_segment(name: str) -> str:
     if name in ("", ".", "..") or "/" in name or "%" in name:
         raise ProtocolError(f"{json.dumps(name[:300], ensure_ascii=False)}: is not a valid name of an object")
     return name if _PLAIN_SEGMENT.fullmatch(name) else quote(name, safe=":")
+
+
+def spell_allowance(kind: GVK, name: str, *, since: str) -> str:
+    """Return the command that allows the deletions which a rule or a Cluster has halted since a moment."""
+    resource = "rsr" if kind == RULE else f"clusters.{GROUP}"
+    return f"kubectl annotate --overwrite {resource} {name} {ALLOW_DELETIONS}={since}"

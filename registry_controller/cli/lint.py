@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from registry_controller.core.rules.schema import find_schema_errors, suggest_na
 from registry_controller.core.rules.validation import find_problems, has_too_many_values
 
 _API_VERSION: Final = meta.RULE.api_version
+_SEPARATOR: Final = re.compile(r"[.\[]")
 _Names = dict[tuple[str, str], int]
 """The line of each object's name, by kind and name."""
 
@@ -133,8 +135,8 @@ def _examine_document(
             findings = [*_findings(item.manifest, named=named), *_name_again(item, kind, names)]
             yield item.manifest, sorted((_remark(file, item, finding) for finding in findings), key=_place_of)
         elif kind in _ONLY_OURS:
-            words = f"{kind} of {group or 'no group'} is not the registry's: that is of {meta.GROUP}"
-            yield {}, [_remark(file, item, Finding("apiVersion", words, is_error=False))]
+            words = f"{kind} of {group or 'no group'} is not the registry's"
+            yield {}, [_remark(file, item, Finding("apiVersion", f"{words}: write {_API_VERSION}"))]
 
 
 def _remark(file: str, item: Item, finding: Finding) -> Remark:
@@ -173,8 +175,16 @@ def _findings(manifest: Mapping[str, Any], *, named: bool) -> list[Finding]:
     read = _reading_findings(manifest, kind)
     wrong = {finding.path for finding in read if finding.is_error}
     found = [finding for finding in found if finding.path not in wrong]
-    wrong = {finding.path for finding in found}
-    return [*found, *(finding for finding in read if finding.is_error or finding.path not in wrong)]
+    errors = [*found, *(finding for finding in read if finding.is_error)]
+    wrong = {part for finding in errors for part in _list_parents(finding.path)}
+    return [*errors, *(finding for finding in read if not finding.is_error and finding.path not in wrong)]
+
+
+def _list_parents(path: str) -> Iterator[str]:
+    """List the paths of a field and of the fields above it: an error there may be the cause of their warnings."""
+    yield path
+    for found in _SEPARATOR.finditer(path):
+        yield path[: found.start()]
 
 
 def _reading_findings(manifest: Mapping[str, Any], kind: str) -> list[Finding]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
@@ -13,7 +15,11 @@ from registry_controller.gotemplate.nodes import Chain, Constant, Dot, Function,
 from registry_controller.gotemplate.quoting import quote
 
 _NOT_CALLABLE: Final = (Constant, Dot)
-_LEFT_OUT: Final = "; functions that read the process, the network, the clock or randomness do not exist"
+_FROM_OUTSIDE: Final = re.compile(
+    r"env|expandenv|getHostByName|now|ago|(?:must)?(?:[tT]oDate|date.*|htmlDate.*)|unixEpoch|duration.*|rand.*|shuffle"
+    r"|uuidv4|gen[A-Z].*|buildCustomCert|derivePassword|bcrypt|htpasswd|encryptAES|decryptAES|lookup"
+)
+_MAX_NAME: Final = 64
 
 
 class Pipelines:
@@ -43,6 +49,16 @@ class Pipelines:
                 self._cursor.fail(self._cursor.peek(-1), "only a function or a method accepts a piped value")
         self._cursor.ascend()
         return Pipeline(tuple(commands), tuple(variables), declares, at)
+
+    def _describe_unknown(self, name: str) -> str:
+        """Return why a template cannot call a function, and which one it may mean."""
+        if _FROM_OUTSIDE.fullmatch(name):
+            why = "functions that read the process, the network, the clock or randomness do not exist"
+        elif similar := difflib.get_close_matches(name[:_MAX_NAME], sorted(self._functions), n=1, cutoff=0.8):
+            why = f"did you mean {similar[0]}?"
+        else:
+            why = "templates have Go's and sprig 2.22's functions; later ones and Helm's own do not exist"
+        return f"unknown function {quote(name)}; {why}"
 
     def _declarations(self, *, is_range: bool) -> tuple[list[str], bool]:
         """Return the names of the variables that the pipeline sets, and whether it declares them.
@@ -113,7 +129,7 @@ class Pipelines:
                 found: Operand = Constant(token.text == "true", token.at)
             case "word":
                 if token.text not in self._functions:
-                    self._cursor.fail(token, f"unknown function {quote(token.text)}{_LEFT_OUT}")
+                    self._cursor.fail(token, self._describe_unknown(token.text))
                 found = Function(token.text, token.at)
             case "nil":
                 found = Constant(None, token.at)

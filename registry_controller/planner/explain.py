@@ -22,11 +22,11 @@ from registry_controller.planner.dry_run import DryRun
 from registry_controller.planner.plan import (
     PlanAction,
     PlanRow,
+    add_failure,
     build_rows,
     explain_lost_match,
     explain_row,
     get_rule_name,
-    list_failures,
 )
 from registry_controller.planner.planned_deletions import hold_halted_deletions
 from registry_controller.planner.rule_fit import (
@@ -41,7 +41,6 @@ from registry_controller.status.readiness import list_problems
 from registry_controller.sync.reconciler import ASK_TIMEOUT_S
 
 _MAX_CONCURRENT: Final = 16
-_WRITES: Final = frozenset({PlanAction.CREATE, PlanAction.UPDATE, PlanAction.DELETE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,11 +217,7 @@ def _build_unwanted_row(engine: Engine, target: Target, here: _LocalObject) -> P
 
 
 def _add_failure(dry_run: DryRun, row: PlanRow) -> PlanRow:
-    """Add to a planned write the failure that the rule's status reports: only a write shows that it is refused."""
-    row = explain_lost_match(dry_run, row)
-    for failed in list_failures(dry_run.engine, row) if row.action in _WRITES else ():
-        row = replace(row, failed=failed)
-    return explain_row(dry_run.engine, row)
+    return explain_row(dry_run.engine, add_failure(dry_run.engine, explain_lost_match(dry_run, row)))
 
 
 async def _read_sources(engine: Engine, refs: Iterable[SourceRef]) -> tuple[list[ExplainedSource], list[UnreadObject]]:

@@ -40,8 +40,7 @@ def format_plan(plan: Plan, names: ClusterNames) -> str:
     """Format a plan as text. Objects that are in sync already are only counted."""
     shown = [row for row in plan.rows if row.reason != Reason.IN_SYNC.value]
     table = [
-        (row.action.value, str(row.target), _format_source(row, names), row.rule, f"{row.reason}: {row.message}")
-        for row in shown
+        (row.action.value, str(row.target), _format_source(row, names), row.rule, _format_reason(row)) for row in shown
     ]
     heading = ("ACTION", "OBJECT", "FROM", "RULE", "REASON")
     lines = [_align_columns([heading, *table]), ""] if table else []
@@ -157,6 +156,11 @@ def _format_decision(row: PlanRow, names: ClusterNames) -> str:
     left = f"\n  left to this cluster: {', '.join(row.left)}" if row.left else ""
     decided = f"decision on {row.target}: {row.action.value} ({row.reason}){rule}{where}"
     return f"{decided}\n  {label}: {row.message}{failed}{left}"
+
+
+def _format_reason(row: PlanRow) -> str:
+    failed = f"; failed so far: {': '.join(filter(None, row.failed))}" if row.failed is not None else ""
+    return f"{row.reason}: {row.message}{failed}"
 
 
 def _format_source(row: PlanRow, names: ClusterNames) -> str:

@@ -47,6 +47,8 @@ class PlanAction(enum.Enum):
     FAIL = "fail"
 
 
+WRITES: Final = frozenset({PlanAction.CREATE, PlanAction.UPDATE, PlanAction.DELETE})
+
 _ACTIONS: Final = {
     ResultClass.SKIPPED: PlanAction.SKIP,
     ResultClass.WAITING: PlanAction.WAIT,
@@ -95,7 +97,7 @@ async def make_plan(dry_run: DryRun, rules: Sequence[str], *, now: datetime) -> 
     planned = limit_deletions(dry_run, planned, now=now)
     name_of = engine.clusters.name_of
     rows = [
-        explain_row(engine, explain_lost_match(dry_run, row))
+        explain_row(engine, add_failure(engine, explain_lost_match(dry_run, row)))
         for result in planned
         if not _is_unowned(result)
         for row in build_rows(result, name_of=name_of)
@@ -164,6 +166,13 @@ def explain_lost_match(dry_run: DryRun, row: PlanRow) -> PlanRow:
     window_s = dry_run.settings.stabilization_window_seconds
     waits = f"; where the rule was not edited, the daemon waits {window_s} s for the source to match again"
     return replace(row, message=row.message + waits) if window_s else row
+
+
+def add_failure(engine: Engine, row: PlanRow) -> PlanRow:
+    """Add to a planned write the failure that the rule's status reports: only a write shows that it is refused."""
+    for failed in list_failures(engine, row) if row.action in WRITES else ():
+        row = replace(row, failed=failed)
+    return row
 
 
 def list_failures(engine: Engine, row: PlanRow) -> Iterator[tuple[str, str]]:
@@ -271,7 +280,8 @@ async def _suggest_kinds(engine: Engine, rules: Iterable[str]) -> Sequence[str]:
         with contextlib.suppress(RegistryError):
             kind, _ = await engine.discovery.find(asked.kind)
             if kind != asked:
-                fields = f"group: {kind.group}, version: {kind.version}, kind: {kind.kind}"
+                group = f"group: {kind.group}, " if kind.group else ""
+                fields = f"{group}version: {kind.version}, kind: {kind.kind}"
                 notes.append(f"this cluster serves a {kind.kind} of {kind.api_version}: do you mean {{{fields}}}?")
     return notes
 

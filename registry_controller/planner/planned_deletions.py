@@ -7,15 +7,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID
 from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
-from registry_controller.core.decision.decision import Apply, Delete, Hold, Reason, owner_of
+from registry_controller.core.decision.decision import Apply, Delete, Halt, Hold, Reason, owner_of
 from registry_controller.core.decision.deletion_limit import LimitVerdict, Window, count_absent, judge
 from registry_controller.planner.dry_run import DryRun, PlannedResult
-from registry_controller.sync.deletion_budget import allowed_moment, stored_window
+from registry_controller.sync.deletion_budget import allowed_moment, stored_halt, stored_window
 from registry_controller.sync.deletion_limiter import is_limited
-from registry_controller.sync.owner_limits import has_cluster, known_limit, moment_allowed, stored_limit
+from registry_controller.sync.owner_limits import (
+    cluster_name,
+    has_cluster,
+    known_limit,
+    moment_allowed,
+    stored_owner_halt,
+)
 from registry_controller.sync.reconciler import Result
 
 
@@ -24,14 +31,14 @@ def limit_deletions(dry_run: DryRun, planned: Sequence[PlannedResult], *, now: d
     copies, registry, percent = dry_run.engine.copies, dry_run.engine.registry, dry_run.settings.deletion_limit_percent
     created = Counter(origin for result in planned if (origin := _get_created_origin(result)) is not None)
     limited = [origin for result in planned if (origin := _get_limited_origin(result)) is not None]
-    wanted, halted = Counter(limited), set[RuleAndOwner]()
+    wanted, halts = Counter(limited), dict[RuleAndOwner, Halt]()
     anew = {_get_limited_origin(result) for result in planned if _is_anew(result)}
     for origin, count in wanted.items():
         window, present = stored_window(registry, origin), copies.counts[origin] + copies.counts["", origin[1]]
         allowed, is_anew = allowed_moment(registry, origin[0]), origin in anew
         if _halts(window, present + created[origin], count, now=now, percent=percent, allowed=allowed, is_anew=is_anew):
-            halted.add(origin)
-    of_owner = Counter(origin[1] for origin in limited if origin not in halted)
+            halts[origin] = stored_halt(registry, origin) or Halt(meta.RULE, origin[0], "")
+    of_owner = Counter(origin[1] for origin in limited if origin not in halts)
     made = Counter[ClusterUID]()
     for (_, owner), count in created.items():
         made[owner] += count
@@ -41,16 +48,19 @@ def limit_deletions(dry_run: DryRun, planned: Sequence[PlannedResult], *, now: d
             copies.by_owner[owner] + made[owner],
             any(one is not None and one[1] == owner for one in anew),
         )
+        halt = stored_owner_halt(registry, owner) if percent else None  # other rules' deletions made it
         if has_cluster(registry, owner) and _halts(
             window, present, count, now=now, percent=percent, allowed=allowed, is_anew=is_anew
         ):
-            halted |= {origin for origin in wanted if origin[1] == owner}
-    return [_hold(result) if _get_limited_origin(result) in halted else result for result in planned]
+            halt = halt or Halt(meta.CLUSTER, cluster_name(registry, owner), "")
+        if halt is not None:
+            halts |= {origin: halt for origin in wanted if origin[1] == owner and origin not in halts}
+    return [_hold(result, halts.get(_get_limited_origin(result) or ("", ClusterUID("")))) for result in planned]
 
 
 def hold_halted_deletions(registry: Registry, planned: Sequence[PlannedResult]) -> Sequence[PlannedResult]:
     """Hold the planned deletions that the daemon's deletion limiter has halted already."""
-    return [_hold(result) if _is_halted(registry, _get_limited_origin(result)) else result for result in planned]
+    return [_hold(result, _find_halt(registry, _get_limited_origin(result))) for result in planned]
 
 
 def _halts(
@@ -70,14 +80,10 @@ def _halts(
     return verdict is LimitVerdict.HALT and percent > 0
 
 
-def _is_halted(registry: Registry, origin: RuleAndOwner | None) -> bool:
+def _find_halt(registry: Registry, origin: RuleAndOwner | None) -> Halt | None:
     if origin is None:
-        return False
-    window, limit = stored_window(registry, origin), stored_limit(registry, origin[1])
-    is_halted = window is not None and bool(window.halted_at)
-    if window is not None and is_halted and window.halted_at != allowed_moment(registry, origin[0]):
-        return True
-    return limit is not None and bool(limit.halted_at) and limit.halted_at != moment_allowed(registry, origin[1])
+        return None
+    return stored_halt(registry, origin) or stored_owner_halt(registry, origin[1])
 
 
 def _is_anew(planned: PlannedResult) -> bool:
@@ -101,6 +107,9 @@ def _get_created_origin(planned: PlannedResult) -> RuleAndOwner | None:
     return None
 
 
-def _hold(planned: PlannedResult) -> PlannedResult:
-    decision = Hold(Reason.DELETION_HALTED, owner_of(planned.result.decision))
+def _hold(planned: PlannedResult, halt: Halt | None) -> PlannedResult:
+    """Return a planned deletion as held by a halt; without one as it is."""
+    if halt is None:
+        return planned
+    decision = Hold(Reason.DELETION_HALTED, owner_of(planned.result.decision), halt)
     return replace(planned, result=Result(decision), writes=())

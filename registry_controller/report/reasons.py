@@ -11,7 +11,7 @@ from typing import Final
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError, Forbidden, NotServed, NotWatchable, RegistryError
 from registry_controller.api.meta import GVK
-from registry_controller.core.decision.decision import Reason
+from registry_controller.core.decision.decision import Halt, Reason
 
 MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.CREATE: "it is wanted and not here",
@@ -71,7 +71,7 @@ MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.DELETION_JUDGED: "it is to be deleted, once all deletions that go with it are counted",
     Reason.RULE_MISSING: "its rule is missing where it was created, and nothing shows that it was deleted there",
     Reason.LATER_FORMAT: "a later version of the daemon wrote its marks; it stays as it is: upgrade the daemon here",
-    Reason.DELETION_HALTED: "too many copies would go at once; they stay until the rule's annotation allows it",
+    Reason.DELETION_HALTED: "too many copies would go at once; they stay until an annotation allows it",
     Reason.BEING_DELETED: "it is being deleted here, and waits until its finalizers are removed",
 }
 
@@ -100,6 +100,16 @@ MESSAGES_FOR_FALSE: Final[Mapping[Reason, str]] = {
 def message_of(reason: Reason) -> str:
     """Return the message of a reason, a sentence without its full stop."""
     return MESSAGES[reason]
+
+
+def describe_halt(halt: Halt) -> str:
+    """Return what halts a deletion, and how to allow it; a halt that is still to come has no moment (W4)."""
+    of_rule = halt.kind == meta.RULE
+    subject = f"copies of rule {halt.name}" if of_rule else f"copies of cluster {halt.name}'s objects, over all rules,"
+    cause = f"too many {subject} would go at once; they stay until the cause is corrected, or until you allow it"
+    if not halt.since:
+        return f"{cause} with the command that the condition DeletionHalted of {halt.kind.kind} {halt.name} will have"
+    return f"{cause}: {halt.command}"
 
 
 def describe_grant(label: str, *, place: str) -> str:
@@ -150,6 +160,8 @@ def explain_unread(kind: GVK, error: RegistryError, *, is_local: bool) -> str:
         return f"it is served {place}, and cannot be listed and watched, so no rule can copy it: name another kind"
     if isinstance(error, NotServed):
         group = f"group {kind.group}" if kind.group else "the core group"
-        correct = "install its CustomResourceDefinition, or correct the rule's groupVersionKind"
+        correct = "correct the rule's groupVersionKind"
+        if kind.group:
+            correct = f"install its CustomResourceDefinition, or {correct}"
         return f"it is not served {place} in {group}, version {kind.version}; {correct}"
     return str(error)

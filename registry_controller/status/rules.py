@@ -108,6 +108,7 @@ class RuleStatusReporter:
             problems=found.problems,
             pending=found.pending,
             halted=self._describe_halted(name),
+            halted_by_owner=self._describe_halted_by_owner(name),
             restored=self._describe_restored(name),
             current=current,
         )
@@ -190,8 +191,21 @@ class RuleStatusReporter:
         name_of = self._clusters.name_of
         return "; ".join(
             f"cluster {name_of(owner)}: {count} copies would be deleted, more than the limit for five minutes; "
-            f"they are kept; to delete them: kubectl annotate --overwrite rsr {rule} {meta.ALLOW_DELETIONS}={moment}"
-            for owner, (moment, count) in halted.items()
+            f"they are kept; to delete them: {halt.command}"
+            for owner, (halt, count) in halted.items()
+            if halt.kind == meta.RULE
+        )
+
+    def _describe_halted_by_owner(self, rule: str) -> str:
+        """Describe the halts over all rules that keep copies of this one (W4); empty without any."""
+        halted = self._deletion_limiter.halted(rule)
+        name_of = self._clusters.name_of
+        return "; ".join(
+            f"cluster {name_of(owner)}: deletions of copies of its objects are halted over all rules, and copies of "
+            f"this rule are kept; see the condition DeletionHalted of Cluster {halt.name}; to delete all copies that "
+            f"wait: {halt.command}"
+            for owner, (halt, _) in halted.items()
+            if halt.kind == meta.CLUSTER
         )
 
     def _describe_restored(self, rule: str) -> str:

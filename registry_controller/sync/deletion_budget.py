@@ -11,6 +11,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import Target
 from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
+from registry_controller.core.decision.decision import Halt
 from registry_controller.core.decision.deletion_limit import Charge, Window, window_of
 from registry_controller.sync.deletion_count import DeletionCount
 
@@ -33,7 +34,7 @@ class DeletionBudget:
     `waiting` holds the deletions that are not evaluated yet, or halted. The owner may be asked about the targets in
     `asked` before the next evaluation. `going` holds the copies that were let go and are still here; of those in
     `excused` the rule's annotation allowed the deletion, so that the limit of their owner does not count them.
-    `is_halted` means that what waits was reported as halted, by the limit of the rule or by that of the owner.
+    `halt` is the reported halt of what waits, by the limit of the rule or by that of the owner.
     Before `settled_s` of the loop's time nothing is evaluated; 0 while nothing has to settle.
     """
 
@@ -42,7 +43,7 @@ class DeletionBudget:
     asked: set[Target] = field(default_factory=set)
     going: dict[Target, Wish] = field(default_factory=dict)
     excused: set[Target] = field(default_factory=set)
-    is_halted: bool = False
+    halt: Halt | None = None
     sequence: int = 0
     settled_s: float = 0.0
     timer: asyncio.Handle | None = None
@@ -100,6 +101,14 @@ def stored_window(registry: Registry, origin: RuleAndOwner) -> Window | None:
         if entry.get("clusterID") == origin[1]:
             return window_of(entry.get("deletions"))
     return None
+
+
+def stored_halt(registry: Registry, origin: RuleAndOwner) -> Halt | None:
+    """Return the halt in a rule's status, unless its annotation lifts it; None without one."""
+    window = stored_window(registry, origin)
+    if window is None or not window.halted_at or window.halted_at == allowed_moment(registry, origin[0]):
+        return None
+    return Halt(meta.RULE, origin[0], window.halted_at)
 
 
 def allowed_moment(registry: Registry, rule: str) -> str:

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.api.meta import RULE, ClusterUID, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
-from registry_controller.core.decision.decision import Decision, Delete, Hold, NeedsProof, Reason, deletion_in
+from registry_controller.core.decision.decision import Decision, Delete, Halt, Hold, NeedsProof, Reason, deletion_in
 from registry_controller.core.decision.deletion_limit import (
     Charge,
     charge_of,
@@ -99,8 +99,9 @@ class DeletionLimiter:
                 self._note_proven(target, rule, budget, wish)
             return decision
         self._count(target, origin, budget, wish)
-        if self._sets.is_halted(origin, budget):
-            return Hold(Reason.DELETION_HALTED, deletion.owner)
+        halt = self._sets.find_halt(origin, budget)
+        if halt is not None:
+            return Hold(Reason.DELETION_HALTED, deletion.owner, halt)
         if target in budget.asked and isinstance(decision, NeedsProof):
             return decision
         return Hold(Reason.DELETION_JUDGED, deletion.owner)
@@ -158,13 +159,17 @@ class DeletionLimiter:
         window = budget.count.shown if budget is not None and is_recorded else stored_window(self._registry, origin)
         return None if window is None else stored_form(window)
 
-    def halted(self, rule: str) -> Mapping[ClusterUID, tuple[str, int]]:
-        """Return since when which owners' copies are halted by the rule's limit, and how many wait."""
-        return {
-            owner: (budget.count.halted_at, len(budget.waiting))
-            for (name, owner), budget in sorted(self._sets.budgets.items())
-            if name == rule and budget.count.halted_at
-        }
+    def halted(self, rule: str) -> Mapping[ClusterUID, tuple[Halt, int]]:
+        """Return what halts which owners' copies, and how many wait: the rule's limit, or the owner's over all rules.
+
+        A halt of the owner concerns the rules of whose copies some wait.
+        """
+        found = {}
+        for (name, owner), budget in sorted(self._sets.budgets.items()):
+            halt = self._sets.find_halt((name, owner), budget) if name == rule else None
+            if halt is not None and (halt.kind == RULE or budget.waiting):
+                found[owner] = (halt, len(budget.waiting))
+        return found
 
     def nothing_waits(self, origin: RuleAndOwner) -> None:
         """End a halt that an earlier process stored, and for which nothing waits: everything was looked at."""

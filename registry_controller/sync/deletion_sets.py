@@ -12,10 +12,12 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
+from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
+from registry_controller.core.decision.decision import Halt
 from registry_controller.core.decision.deletion_limit import LimitVerdict
 from registry_controller.report.logs import get_logger
 from registry_controller.sync.deletion_budget import DeletionBudget, allowed_moment, stored_window
@@ -62,13 +64,15 @@ class DeletionSets:
         budget = self.budgets.get(origin)
         if budget is None:
             count = DeletionCount(stored_window(self._registry, origin), is_here=self._copies.has)
-            is_halted = bool(count.halted_at) or self.owners.is_halted(origin[1])
-            budget = self.budgets[origin] = DeletionBudget(count, is_halted=is_halted)
+            budget = self.budgets[origin] = DeletionBudget(count)
+            budget.halt = self.find_halt(origin, budget)
         return budget
 
-    def is_halted(self, origin: RuleAndOwner, budget: DeletionBudget) -> bool:
-        """Return whether no more copies of a rule and owner may go."""
-        return bool(budget.count.halted_at) or self.owners.is_halted(origin[1])
+    def find_halt(self, origin: RuleAndOwner, budget: DeletionBudget) -> Halt | None:
+        """Return the halt that lets no more copies of a rule and owner go; None while they may go."""
+        if budget.count.halted_at:
+            return Halt(meta.RULE, origin[0], budget.count.halted_at)
+        return self.owners.find_halt(origin[1])
 
     def count_present(self, origin: RuleAndOwner) -> int:
         """Return how many copies of a rule and owner are here; copies without provenance count for each rule."""
@@ -89,9 +93,9 @@ class DeletionSets:
         if budget.waiting:
             self._look_soon(origin, budget, 0.0)
             return
-        budget.is_halted = False
-        if budget.count.end_halt():
+        if budget.count.end_halt() or budget.halt is not None:
             self._changed(origin[0])
+        budget.halt = None
 
     def look_again(self, is_wanted: Callable[[RuleAndOwner], bool]) -> None:
         """Evaluate the sets again that are wanted: the administrator may have allowed them."""
@@ -118,7 +122,7 @@ class DeletionSets:
         if ours is None or ours.verdict is not LimitVerdict.HALT:
             theirs = self.owners.judge(origin[1], excused=budget if is_excused else None)
         is_small = all(found is None or found.verdict is LimitVerdict.GO for found in (ours, theirs))
-        if not is_small and budget.unsure and not self.is_halted(origin, budget):
+        if not is_small and budget.unsure and self.find_halt(origin, budget) is None:
             self._let_ask(origin, budget)
         elif _halts(theirs) and self._has_doubts(origin[1]):
             self._look_soon(origin, budget, _LOOK_S)
@@ -135,13 +139,15 @@ class DeletionSets:
         is_excused: bool,
     ) -> None:
         """Halt a set, let it wait until its counts are stored, or let it go."""
-        was_halted, budget.is_halted = budget.is_halted, _halts(ours) or _halts(theirs)
         if ours is not None and budget.count.keep(ours):
             self._changed(origin[0])
         if theirs is not None and self.owners.keep(origin[1], theirs):
             self.look_again(lambda other: other[1] == origin[1])
-        if budget.is_halted:
-            if not was_halted:
+        reported, budget.halt = budget.halt, self.find_halt(origin, budget)
+        if budget.halt != reported:
+            self._changed(origin[0])
+        if budget.halt is not None:
+            if budget.halt != reported:
                 self._report_halt(origin, budget)
             self._look_soon(origin, budget, _HALTED_S)
         elif self._must_store(origin, budget, ours, theirs):

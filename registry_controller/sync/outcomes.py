@@ -13,7 +13,7 @@ from registry_controller.core.decision.decide import BARRED
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, NeedsProof, Reason, Skip, owner_of
 from registry_controller.core.decision.ownership import Doubt, Voice
 from registry_controller.core.decision.state import Claim, Rival, TargetState
-from registry_controller.report.reasons import MESSAGES_FOR_FALSE, message_of
+from registry_controller.report.reasons import MESSAGES_FOR_FALSE, describe_halt, message_of
 from registry_controller.sync.results import Place, ReportedResult, ResultClass, TargetResult
 
 RECHECKED: Final = frozenset(
@@ -133,6 +133,8 @@ def _class_of(decision: Apply | Hold | Skip | NeedsProof) -> ResultClass:
 def _message(state: TargetState, decision: Decision) -> str:
     """Return the message for a person; empty where nothing needs attention."""
     reason = decision.reason
+    if isinstance(decision, Hold) and decision.halt is not None:
+        return describe_halt(decision.halt)
     if reason is Reason.NEW_COPY_MISSING and state.origin.moved_to is not None:
         return f"{message_of(reason)}: {state.origin.moved_to}"
     if reason is Reason.MAY_MATCH_AGAIN and state.origin.lost_match is not None:

@@ -15,6 +15,7 @@ from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.stored_objects import StoredCluster
+from registry_controller.core.decision.decision import Halt
 from registry_controller.core.decision.deletion_limit import (
     LimitVerdict,
     Window,
@@ -63,6 +64,11 @@ class OwnerLimits:
     def is_halted(self, owner: ClusterUID) -> bool:
         """Return whether no more copies of an owner may go."""
         return bool(self._count_of(owner).halted_at)
+
+    def find_halt(self, owner: ClusterUID) -> Halt | None:
+        """Return the halt of an owner's copies; None while they may go."""
+        since = self._count_of(owner).halted_at
+        return Halt(meta.CLUSTER, cluster_name(self._registry, owner), since) if since else None
 
     def judge(self, owner: ClusterUID, *, excused: DeletionBudget | None) -> Judged | None:
         """Evaluate all deletions that are wanted of an owner's copies as one set.
@@ -182,6 +188,22 @@ class OwnerLimits:
 def has_cluster(registry: Registry, owner: ClusterUID) -> bool:
     """Return whether a Cluster here can store and lift the limit of an owner."""
     return any(True for _ in _clusters_of(registry, owner))
+
+
+def cluster_name(registry: Registry, owner: ClusterUID) -> str:
+    """Return the name of the Cluster here that stores and lifts the limit of an owner; its ID without one."""
+    found = list(_clusters_of(registry, owner))
+    storing = (one for one in found if read_deletions(one.manifest.get("status")) is not None)
+    stored = next(storing, next(iter(found), None))
+    return stored.cluster.name if stored is not None and stored.cluster is not None else str(owner)
+
+
+def stored_owner_halt(registry: Registry, owner: ClusterUID) -> Halt | None:
+    """Return the halt in the status of the owner's Cluster, unless its annotation lifts it; None without one."""
+    limit = stored_limit(registry, owner)
+    if limit is None or not limit.halted_at or limit.halted_at == moment_allowed(registry, owner):
+        return None
+    return Halt(meta.CLUSTER, cluster_name(registry, owner), limit.halted_at)
 
 
 def stored_limit(registry: Registry, owner: ClusterUID) -> Window | None:

@@ -10,7 +10,9 @@ import pytest
 from registry_controller.api.meta import ALLOW_DELETIONS
 from registry_controller.core.decision.deletion_limit import window_of
 from registry_controller.core.status.cluster import read_deletions
+from registry_controller.planner.plan import PlanAction
 from tests.sim.cluster.clock import virtual_clocks
+from tests.sim.cluster.dry_run import explained, plan
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import Member
 
@@ -184,6 +186,35 @@ def test_a_rule_that_is_deleted_once_is_an_order_and_the_second_time_counts() ->
     simulate(scenario, n=2)
 
 
+def _list_stalled(b: Member) -> list[str]:
+    """List the rules that need a person for a halt."""
+    every = [item["metadata"]["name"] for item in b.list("ResourceSyncRule")]
+    stalled = [name for name in every if b.condition("ResourceSyncRule", name, "Stalled").get("status") == "True"]
+    assert all(b.condition("ResourceSyncRule", name, "Synced")["reason"] == "DeletionHalted" for name in stalled)
+    return stalled
+
+
+async def _is_said_alike(group: SimGroup, since: str) -> bool:
+    """S1: the rules whose copies a halt of their owner keeps, their plan, and the explanation name that halt."""
+    b = group["b"]
+    stalled = _list_stalled(b)
+    assert stalled
+    assert len(stalled) < 10  # the first ones had nothing left to delete
+    for name in (stalled[0], stalled[-1]):
+        assert (
+            "see the condition DeletionHalted of Cluster a"
+            in b.condition("ResourceSyncRule", name, "Stalled")["message"]
+        )
+        found = await plan(group, "b", b.get("ResourceSyncRule", name))
+        rows = [row for row in found.rows if row.action in (PlanAction.WAIT, PlanAction.DELETE)]
+        assert rows
+        assert {(row.action, row.reason) for row in rows} == {(PlanAction.WAIT, "DeletionHalted")}
+        assert all(f"cluster-registry.k8s.cisco.com/allow-deletions={since}" in row.message for row in rows)
+        told, _ = await explained(group, "configmap", rows[0].target.name, at="b")
+        assert [row.message for row in told.planned] == [rows[0].message]
+    return True
+
+
 def test_an_owner_has_a_limit_over_all_rules() -> None:
     """W4: ten rules with twenty copies each, which all are to go at once; a restart does not change that."""
 
@@ -206,14 +237,17 @@ def test_an_owner_has_a_limit_over_all_rules() -> None:
         assert since
         assert 50 <= count_deletions(b) <= 105
         kept = left(b)
+        assert await _is_said_alike(group, since)
         await b.restart()
         assert not await group.writes_within(60.0)
         assert (left(b), halted_over_all(b, "a")) == (kept, since)
+        assert await _is_said_alike(group, since)
         words = b.condition("Cluster", "a", "DeletionHalted")["message"]
         assert f"allow-deletions={since}" in words
         b.apply({"kind": "Cluster", "metadata": {"name": "a", "annotations": {ALLOW_DELETIONS: since}}})
         await group.settle()
         assert (left(b), halted_over_all(b, "a")) == (50, "")
+        assert _list_stalled(b) == []
 
     simulate(scenario, n=2)
 

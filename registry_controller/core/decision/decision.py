@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from registry_controller.api.meta import ClusterUID
+from registry_controller.api.meta import GVK, ClusterUID, spell_allowance
 from registry_controller.core.decision.state import Claim, OwnerAnswer
 
 
@@ -95,11 +95,29 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Halt:
+    """The object that halts deletions (W4): a rule for its own copies, or the Cluster of an owner for all of them.
+
+    `kind` is the kind of that object, and `since` the moment that lifts the halt; empty before the halt is stored.
+    """
+
+    kind: GVK
+    name: str
+    since: str
+
+    @property
+    def command(self) -> str:
+        """The command that lets the halted copies be deleted."""
+        return spell_allowance(self.kind, self.name, since=self.since)
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
-    """Do nothing yet: an event, or time, brings the next decision."""
+    """Do nothing yet: an event, or time, brings the next decision. `halt` is what halts a deletion."""
 
     reason: Reason
     owner: ClusterUID | None = None
+    halt: Halt | None = None
 
 
 @dataclass(frozen=True, slots=True)

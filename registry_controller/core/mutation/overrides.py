@@ -7,6 +7,7 @@ none: an override that cannot be applied raises · no message contains any part 
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -29,6 +30,8 @@ from registry_controller.core.mutation.left_fields import LeftTracker
 from registry_controller.gotemplate.limits import Budget, TemplateError
 
 _INSERTING: Final = frozenset((Modifier.BEFORE, Modifier.AFTER))
+_MAX_SHOWN: Final = 64
+_BRACKETED: Final = re.compile(r"([\w-]{1,64})\[(-?[0-9]{1,9})\]", re.ASCII)
 _STEPS: Final = {Modifier.PREV: -1, Modifier.NEXT: 1, Modifier.BEFORE: 0, Modifier.AFTER: 1}
 
 
@@ -136,7 +139,7 @@ def _resolve_removal(
     parts: list[str | int] = []
     found = document
     for token in tokens:
-        part, _ = _locate(token, found, may_insert=False, path=path, budget=budget)
+        part, _ = _locate(token, found, may_insert=False, path=path, budget=budget, optional="if it may be missing")
         if part is None:
             return None
         parts.append(part)
@@ -166,9 +169,12 @@ def _resolve_replacement(
 
 
 def _locate(
-    token: PathToken, found: Any, *, may_insert: bool, path: str, budget: Budget
+    token: PathToken, found: Any, *, may_insert: bool, path: str, budget: Budget, optional: str = "to create it"
 ) -> tuple[str | int | None, bool]:
-    """Return the key or index of a token, None if it is optional and missing; and whether a value is inserted there."""
+    """Return the key or index of a token, None if it is optional and missing; and whether a value is inserted there.
+
+    `optional` is what `?` behind a key is for.
+    """
     match token:
         case AppendToken():
             raise _error_at(path, token, "`-` is behind the last element: there is nothing to remove")
@@ -176,7 +182,7 @@ def _locate(
             if not isinstance(found, Mapping):
                 raise _error_at(path, token, f"its parent must be an object, and is {_describe(found)}")
             if token.name not in found and not token.optional:
-                raise _error_at(path, token, "there is no such key (write `?` behind it to create it)")
+                raise _error_at(path, token, _describe_missing_key(token.name, optional))
             return (token.name if token.name in found else None), False
         case IndexToken():
             items = _require_list(token, found, path=path)
@@ -190,6 +196,19 @@ def _locate(
             if len(hits) != 1:
                 raise _error_at(path, token, f"exactly one element must match this, and {len(hits)} do")
             return _resolve_index(token, hits[0], len(items), may_insert=may_insert, path=path)
+
+
+def _describe_missing_key(name: str, optional: str) -> str:
+    """Return the message for a key of the rule that the document lacks; the document's own keys may be data (A6)."""
+    shown = name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}..."
+    advice = advise_element(name) or f"correct it, or write `?` behind it {optional}"
+    return f"there is no key `{shown}`: {advice}"
+
+
+def advise_element(name: str) -> str:
+    """Return how to write a key with an index in brackets; empty for any other key."""
+    found = _BRACKETED.fullmatch(name)
+    return f"an element of a list is `/{found[1]}/{found[2]}`, or `/{found[1]}/name=x`" if found is not None else ""
 
 
 def _element_matches(token: MatchToken, item: Any) -> bool:

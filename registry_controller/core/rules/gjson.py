@@ -19,6 +19,7 @@ _MAX_KEY_LENGTH: Final = 1024
 _MAX_DEPTH: Final = 16
 _OPERATORS: Final = ("==", "!=", "<=", ">=", "!%", "=", "<", ">", "%")
 _BLANK: Final = "".join(map(chr, range(0x21)))  # what gjson trims
+_JSON_PATH: Final = re.compile(r"\{\$?\.([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)\}")
 _ANY: Final = None
 _ONE: Final = ""
 _COMPARISONS_A_STEP: Final = 512
@@ -143,6 +144,8 @@ def _compile(text: str, start: int, end: int, *, depth: int) -> tuple[PathStep, 
     while True:
         if at >= end or text[at] == ".":
             raise PathError(at, "a key is expected here (`..` and empty parts are not implemented)")
+        if text[at] == "{" and at == 0 and (plain := _JSON_PATH.fullmatch(text)):
+            raise PathError(at, f"a gjson path begins with the name of a field: write `{plain[1]}`")
         if text[at] in "@{[!":
             raise PathError(at, f"`{text[at]}` is not implemented (escape it as `\\{text[at]}` if it is part of a key)")
         follows = text[at + 1] if at + 1 < end else ""

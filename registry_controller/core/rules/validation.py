@@ -16,7 +16,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.fields import Field
 from registry_controller.api.meta import GVK
 from registry_controller.api.syncrule import MapMutation, Override, SyncRule, read_rule
-from registry_controller.core.mutation.overrides import Operation, OverrideAction
+from registry_controller.core.mutation.overrides import Operation, OverrideAction, advise_element
 from registry_controller.core.mutation.templates import check_override, is_template, read_operation
 from registry_controller.core.rules.findings import Finding, find_warnings
 from registry_controller.core.rules.gjson import compile_path
@@ -27,6 +27,7 @@ _MAX_VALUES: Final = 20_000
 """JSON values in a rule's spec, enough for 5,000 objects by name and namespace; reading them takes milliseconds."""
 _MAX_OVERRIDES: Final = 256
 _MAX_FEATURES: Final = 16
+_MAX_SHOWN: Final = 80
 _MAX_TEMPLATE_CHARACTERS: Final = DEFAULT.source
 _MAX_FINDINGS: Final = 50
 """Errors, and warnings, that are kept for a rule: a rule may have thousands, and a condition has room for fewer."""
@@ -129,7 +130,15 @@ def _check_rule(rule: SyncRule) -> Iterator[Finding]:
         yield from _check_map(entry.mutations.annotations, f"{path}.annotations", are_labels=False)
         for override in entry.mutations.overrides:
             yield from _run_check(check_override, override)
+            yield from _check_elements(override)
     yield from _check_identity_overrides(rule)
+
+
+def _check_elements(override: Override) -> Iterator[Finding]:
+    """Warn of a path that has an index in brackets: it is read as a part of the key."""
+    for part in override.pointer.split("/"):
+        if advice := advise_element(part.removesuffix("?")):
+            yield Finding(f"{override.path}.path", f"`{part}` is read as a key: {advice}", is_error=False)
 
 
 def _check_identity_overrides(rule: SyncRule) -> Iterator[Finding]:
@@ -198,7 +207,7 @@ def _check_selector(selector: Field, *, are_labels: bool = True) -> Iterator[Fin
             yield Finding(key.path, f"is not a valid {_get_noun(are_labels=are_labels)} key")
         for value in expression["values"].items():
             if are_labels and not validation.is_label_value(value.text()):
-                yield Finding(value.path, "is not a valid label value")
+                yield Finding(value.path, _describe_label_value(value.text()))
 
 
 def _run_check(check: Callable[..., object], *arguments: object, **named: object) -> Iterator[Finding]:
@@ -220,7 +229,15 @@ def _check_pair(key: str, value: str, path: str, *, are_labels: bool) -> Iterato
     if not _is_valid_key(key, are_labels=are_labels):
         yield Finding(path, f"is not a valid {_get_noun(are_labels=are_labels)} key")
     elif are_labels and not validation.is_label_value(value):
-        yield Finding(path, "the value is not a valid label value")
+        yield Finding(path, _describe_label_value(value))
+
+
+def _describe_label_value(value: str) -> str:
+    shown = value if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]}..."
+    return (
+        f"the value `{shown}` is not a valid label value: at most 63 letters, digits, `-`, `_` and `.`, with a "
+        "letter or digit at both ends"
+    )
 
 
 def _is_valid_key(text: str, *, are_labels: bool) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from registry_controller.api.cluster import ClusterType, State
-from registry_controller.api.meta import ALLOW_DELETIONS, GROUP, ClusterUID
+from registry_controller.api.meta import ALLOW_DELETIONS, CLUSTER, ClusterUID, spell_allowance
 
 OWN_CLUSTER_MISSING: Final = "OwnClusterMissing"
 """The condition of a peer that has no Cluster of itself; its time is when that began."""
@@ -263,7 +263,7 @@ def _build_rules_missing(facts: ClusterFacts) -> Mapping[str, Any]:
     message = (
         f"ResourceSyncRules {shown}{f' and {more} more' if more > 0 else ''} are missing in this cluster, and nothing "
         "shows that they were deleted; their copies here stay; create the rules again, or, to delete the copies: "
-        f"kubectl annotate --overwrite clusters.{GROUP} {facts.name} {ALLOW_DELETIONS}={facts.missing_since}"
+        f"{spell_allowance(CLUSTER, facts.name, since=facts.missing_since)}"
     )
     return _build_condition("RulesMissing", True, reason="RulesMissing", message=message, facts=facts)
 
@@ -314,7 +314,7 @@ def _build_deletion_halted(facts: ClusterFacts) -> Mapping[str, Any] | None:
     message = (
         f"{facts.deletions_waiting} copies of this cluster's objects would be deleted, more than the limit "
         "over all rules allows in five minutes; they are kept; to delete them: "
-        f"kubectl annotate --overwrite clusters.{GROUP} {facts.name} {ALLOW_DELETIONS}={moment}; {_COUNTS} {counts}"
+        f"{spell_allowance(CLUSTER, facts.name, since=str(moment))}; {_COUNTS} {counts}"
     )
     return _build_condition(DELETION_HALTED, True, reason="TooManyDeletions", message=message, facts=facts)
 

@@ -70,6 +70,7 @@ class _RuleFacts:
     problems: Sequence[str]
     pending: Sequence[str]
     halted: str
+    halted_by_owner: str
 
 
 def build_rule_status(
@@ -83,6 +84,7 @@ def build_rule_status(
     problems: Sequence[str] = (),
     pending: Sequence[str] = (),
     halted: str = "",
+    halted_by_owner: str = "",
     restored: str = "",
     current: Mapping[str, Any] | None = None,
 ) -> Mapping[str, Any]:
@@ -92,10 +94,11 @@ def build_rule_status(
     `idle` lists why it reads no peer (no peer has the feature, not selected here), `problems` the errors that need an
     administrator (`peer b: cannot watch secrets.v1: forbidden; ...`), `pending` the errors that end by themselves.
     `halted` and `restored` are the messages of DeletionHalted and HistoryRestored; empty when these do not hold.
+    `halted_by_owner` names the Clusters whose limit over all rules keeps copies of this one; empty without any.
     `current` is the stored status: it has the times of the last writes before a restart, so that a restart writes
     nothing.
     """
-    facts = _RuleFacts(generation, verdict, suspended, barred, idle, peers, problems, pending, halted)
+    facts = _RuleFacts(generation, verdict, suspended, barred, idle, peers, problems, pending, halted, halted_by_owner)
     conditions = [
         _build_accepted(facts),
         _build_synced(facts),
@@ -150,8 +153,9 @@ def _build_synced(facts: _RuleFacts) -> Mapping[str, Any]:
         return _build_condition("Synced", None, reason="Suspended", message="the rule is suspended", facts=facts)
     if facts.barred[0]:
         return _build_condition("Synced", None, reason=facts.barred[0], message=facts.barred[1], facts=facts)
-    if facts.halted:
-        return _build_condition("Synced", False, reason="DeletionHalted", message=facts.halted, facts=facts)
+    if facts.halted or facts.halted_by_owner:
+        message = _join_texts([facts.halted, facts.halted_by_owner])
+        return _build_condition("Synced", False, reason="DeletionHalted", message=message, facts=facts)
     unread = [peer.name for peer in peers if peer.last_error]
     failing = [
         f"{count} {text}"
@@ -204,9 +208,8 @@ def _build_stalled(facts: _RuleFacts) -> Mapping[str, Any]:
         reason, message = facts.verdict.reason, facts.verdict.message
         return _build_condition("Stalled", True, reason=reason, message=message, facts=facts)
     problems = sorted(set(facts.problems))
-    if facts.halted:
-        problems.append(facts.halted)
-    if not problems or facts.suspended:
+    problems += [facts.halted, facts.halted_by_owner]
+    if not any(problems) or facts.suspended:
         return _build_condition("Stalled", False, reason="NotStalled", message="", facts=facts)
     return _build_condition("Stalled", True, reason="ActionNeeded", message=_join_texts(problems), facts=facts)
 

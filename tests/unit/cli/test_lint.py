@@ -52,6 +52,13 @@ def lint(text: str, tmp_path: Path) -> tuple[int, list[str]]:
             id="a name twice",
         ),
         pytest.param(
+            GOOD.replace("k8s.cisco.com", "cisco.com"),
+            "/rule.yaml:1:1: error: apiVersion: ResourceSyncRule of clusterregistry.cisco.com is not the registry's: "
+            "write clusterregistry.k8s.cisco.com/v1alpha1",
+            id="another group",
+        ),
+        pytest.param(GOOD.split("\n", 1)[1], "/rule.yaml:1:1: error: apiVersion: ", id="no group"),
+        pytest.param(
             GOOD.replace("v1alpha1", "v1alpha"),
             "/rule.yaml:1:1: error: apiVersion: the registry has no version v1alpha: write "
             "clusterregistry.k8s.cisco.com/v1alpha1",
@@ -84,16 +91,43 @@ def test_a_mistake_is_said_with_file_line_and_column(text: str, said: str, tmp_p
     [
         pytest.param("", "/rule.yaml:1:1: warning: file: holds no object of ", id="nothing"),
         pytest.param("apiVersion: v1\nkind: Secret\n", "/rule.yaml:1:1: warning: file: ", id="another kind"),
-        pytest.param(
-            GOOD.replace("cisco.com", "cisco.io"), "/rule.yaml:1:1: warning: apiVersion: ", id="another group"
-        ),
-        pytest.param(GOOD.split("\n", 1)[1], "/rule.yaml:1:1: warning: apiVersion: ", id="no group"),
     ],
 )
 def test_it_is_said_when_nothing_was_checked(text: str, said: str, tmp_path: Path) -> None:
     code, lines = lint(text, tmp_path)
     assert code == 0
     assert [line.startswith(said) for line in lines] == [True], lines
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (
+            "{matchLables: {a: b}}",
+            ["/rule.yaml:9:21: error: spec.rules[0].match[0].labels[0].matchLables: is not a field"],
+        ),
+        (
+            "{matchLabels: {a: 'b c'}}",
+            ["/rule.yaml:9:35: error: spec.rules[0].match[0].labels[0].matchLabels[a]: the value `b c` is not a valid"],
+        ),
+    ],
+    ids=["a field misspelled, whose selector would match everything", "a value that is none"],
+)
+def test_an_error_is_said_with_its_cause_and_without_warnings_that_it_causes(
+    labels: str, said: list[str], tmp_path: Path
+) -> None:
+    code, lines = lint(GOOD.replace("objectKey: {name: a}", f"labels: [{labels}]"), tmp_path)
+    assert code == 1
+    assert len(lines) == len(said)
+    assert all(line.startswith(begin) for line, begin in zip(lines, said, strict=True)), lines
+
+
+def test_an_index_in_brackets_is_warned_of(tmp_path: Path) -> None:
+    override = "{type: remove, path: '/spec/containers[0]?'}"
+    code, lines = lint(f"{GOOD}      mutations: {{overrides: [{override}]}}\n", tmp_path)
+    assert code == 0
+    assert len(lines) == 1
+    assert "`containers[0]?` is read as a key: an element of a list is `/containers/0`" in lines[0]
 
 
 def test_a_name_may_be_left_to_the_api_server(tmp_path: Path) -> None:

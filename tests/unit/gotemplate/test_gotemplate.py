@@ -86,3 +86,21 @@ def test_what_cannot_be_done_is_said_with_its_place(source: str, said: str) -> N
 def test_limits_are_those_that_are_given() -> None:
     with pytest.raises(InvalidObject, match="writes more than 10"):
         render("{{ .Object.GetName }} {{ .Object.GetName }} {{ .Object.GetName }}", output=10)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("fromJson", "later ones and Helm's own do not exist"),
+        ("toYaml", "later ones and Helm's own do not exist"),
+        ("uper", "did you mean upper?"),
+        ("now", "functions that read the process, the network, the clock or randomness do not exist"),
+        ("genCA", "functions that read the process, the network, the clock or randomness do not exist"),
+        ("randAlphaNum", "functions that read the process, the network, the clock or randomness do not exist"),
+    ],
+)
+def test_an_unknown_function_is_refused_with_its_own_cause(name: str, why: str) -> None:
+    with pytest.raises(InvalidObject) as caught:
+        compile_template(f"{{{{ {name} . }}}}", path="p")
+    assert f'unknown function "{name}"; ' in str(caught.value)
+    assert str(caught.value).endswith(why)

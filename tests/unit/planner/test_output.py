@@ -133,6 +133,7 @@ def test_a_source_is_shown_with_its_rules_its_targets_and_the_decisions() -> Non
 
 def test_a_failed_write_is_shown_below_its_decision() -> None:
     failed = PlanRow(PlanAction.CREATE, TARGET, "rule", PEER, "Create", "m", failed=("Forbidden", "403"))
+    assert "Create: m; failed so far: Forbidden: 403" in format_plan(Plan([failed], [], []), NAMES)
     found = explanation(planned=[failed])
     assert format_explanation(found, NAMES).endswith("\n  because: m\n  failed so far: Forbidden: 403")
     (decision,) = build_explanation_document(found, NAMES)["decisions"]

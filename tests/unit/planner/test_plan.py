@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from registry_controller.api import meta
@@ -14,6 +16,7 @@ from registry_controller.planner.dry_run import PlannedResult
 from registry_controller.planner.plan import (
     PlanAction,
     PlanRow,
+    add_failure,
     build_rows,
     explain_row,
     find_idle_reason,
@@ -120,3 +123,12 @@ def test_a_copy_that_is_no_longer_wanted_names_its_disabled_owner_or_its_idle_ru
 def test_the_message_of_any_other_reason_stays() -> None:
     row = PlanRow(PlanAction.SKIP, TARGET, "rule", PEER, Reason.IN_SYNC.value, "m")
     assert explain_row(engine(registry(rules=[rule(suspend=True)])), row) == row
+
+
+def test_a_planned_write_names_the_failure_in_the_rules_status() -> None:
+    failure = {"object": str(TARGET), "reason": "Forbidden", "message": "create: 403"}
+    manifest = rule(status={"clusters": [{"clusterID": PEER, "failures": [failure]}]})
+    held = engine(registry(rules=[manifest]))
+    create = PlanRow(PlanAction.CREATE, TARGET, "rule", PEER, "Create", "m")
+    assert add_failure(held, create).failed == ("Forbidden", "create: 403")
+    assert add_failure(held, replace(create, action=PlanAction.WAIT)).failed is None

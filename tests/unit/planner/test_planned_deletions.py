@@ -15,10 +15,12 @@ from registry_controller.api.meta import Target
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Delete, Hold, Reason
 from registry_controller.planner.dry_run import DryRun, PlannedResult
+from registry_controller.planner.plan import PlanAction, build_rows
 from registry_controller.planner.planned_deletions import hold_halted_deletions, limit_deletions
 from registry_controller.planner.recording_client import RecordedWrite
+from registry_controller.sync.owner_limits import stored_limit
 from tests.unit.planner.planned_results import COPY, DELETE, PEER, WIDGET, planned, state
-from tests.unit.status.engine_parts import registry, rule
+from tests.unit.status.engine_parts import cluster, registry, rule
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HALTED_AT = "2026-05-01T11:00:00Z"
@@ -79,6 +81,39 @@ def test_deletions_that_the_daemon_has_halted_are_held_until_the_annotation_allo
     manifest["metadata"]["annotations"] = {meta.ALLOW_DELETIONS: allowed} if allowed else {}
     (result,) = hold_halted_deletions(registry(rules=[manifest]), [deletion(1)])
     assert is_held(result) is held
+
+
+def halted_cluster(*, allowed: str = "") -> dict[str, Any]:
+    """Build the Cluster of the owner, whose limit over all rules has halted its deletions."""
+    counts = f"windowStart=2026-05-01T10:59:00Z baseline=100 deleted=55 haltedAt={HALTED_AT}"
+    condition = {"type": "DeletionHalted", "status": "True", "message": f"halted; counts: {counts}"}
+    made = cluster()
+    made["metadata"]["annotations"] = {meta.ALLOW_DELETIONS: allowed} if allowed else {}
+    return {**made, "status": {"conditions": [condition]}}
+
+
+@pytest.mark.parametrize("allowed", ["", HALTED_AT], ids=["halted", "allowed"])
+def test_a_halt_of_an_owner_holds_few_deletions_too_in_plan_and_explain_alike(allowed: str) -> None:
+    """S1: other rules' deletions made the halt, and the plan of one rule does not know them."""
+    held = registry(rules=[rule()], clusters=[halted_cluster(allowed=allowed)])
+    assert stored_limit(held, PEER) is not None
+    planned_ones = [deletion(number) for number in range(10)]
+    for results in (
+        limit_deletions(dry_run(present=100, held=held), planned_ones, now=NOW),
+        hold_halted_deletions(held, planned_ones),
+    ):
+        assert {is_held(result) for result in results} == {not allowed}
+        for row in (row for result in results if not allowed for row in build_rows(result, name_of=str)):
+            assert (row.action, row.reason) == (PlanAction.WAIT, "DeletionHalted")
+            assert row.message.endswith(f"clusters.{meta.GROUP} b {meta.ALLOW_DELETIONS}={HALTED_AT}")
+            assert "rule" not in row.message.replace("over all rules", "")
+
+
+def test_a_halt_that_a_plan_foresees_names_the_rule_and_no_moment() -> None:
+    results = limit_deletions(dry_run(present=1000), [deletion(number) for number in range(101)], now=NOW)
+    (row,) = build_rows(results[0], name_of=str)
+    assert "copies of rule rule would go" in row.message
+    assert row.message.endswith("the condition DeletionHalted of ResourceSyncRule rule will have")
 
 
 def test_without_a_halt_nothing_is_held() -> None:

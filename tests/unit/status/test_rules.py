@@ -15,6 +15,7 @@ from registry_controller.api.meta import ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, encode
 from registry_controller.cache.registry import Registry
 from registry_controller.clusters.rule_selection import RuleSelection
+from registry_controller.core.decision.decision import Halt
 from registry_controller.core.rules.policy import RulePolicy
 from registry_controller.status.rules import RuleStatusReporter
 from registry_controller.sync.results import ReportedResult, ResultClass, Results, TargetResult
@@ -41,14 +42,14 @@ FORBIDDEN = Forbidden("watch widgets.example.com/v1: 403 Forbidden", status=403)
 class FakeLimiter:
     """A deletion limiter that records for which rules and owners nothing waits."""
 
-    def __init__(self, halted: Mapping[ClusterUID, tuple[str, int]] | None = None) -> None:
+    def __init__(self, halted: Mapping[ClusterUID, tuple[Halt, int]] | None = None) -> None:
         self.settled: list[tuple[str, ClusterUID]] = []
         self._halted = halted or {}
 
     def nothing_waits(self, origin: tuple[str, ClusterUID]) -> None:
         self.settled.append(origin)
 
-    def halted(self, name: str) -> Mapping[ClusterUID, tuple[str, int]]:
+    def halted(self, name: str) -> Mapping[ClusterUID, tuple[Halt, int]]:
         return self._halted
 
     def stored_form(self, origin: tuple[str, ClusterUID]) -> None:
@@ -248,11 +249,23 @@ def test_the_deletion_limiter_learns_that_nothing_waits_only_when_all_is_decided
 
 
 def test_halted_deletions_name_the_cluster_the_count_and_the_command() -> None:
-    limiter = FakeLimiter({PEER: ("2026-05-01T00:00:00Z", 12)})
+    limiter = FakeLimiter({PEER: (Halt(meta.RULE, "rule", "2026-05-01T00:00:00Z"), 12)})
     status, reason, message = condition(report(registry(rules=[rule()]), limiter=limiter), "DeletionHalted")
     assert (status, reason) == ("True", "TooManyDeletions")
     assert message.startswith("cluster b: 12 copies would be deleted")
     assert message.endswith(f"kubectl annotate --overwrite rsr rule {meta.ALLOW_DELETIONS}=2026-05-01T00:00:00Z")
+
+
+@pytest.mark.parametrize("kind", ["Synced", "Stalled"])
+def test_a_rule_whose_copies_the_halt_of_a_cluster_keeps_names_that_cluster(kind: str) -> None:
+    """S1, W4: its own limit has halted nothing, so it has no condition DeletionHalted."""
+    limiter = FakeLimiter({PEER: (Halt(meta.CLUSTER, "b", "2026-05-01T00:00:00Z"), 12)})
+    writer = report(registry(rules=[rule()]), limiter=limiter)
+    status, reason, message = condition(writer, kind)
+    assert (status, reason) == (("True", "ActionNeeded") if kind == "Stalled" else ("False", "DeletionHalted"))
+    assert "see the condition DeletionHalted of Cluster b" in message
+    assert message.endswith(f"clusters.{meta.GROUP} b {meta.ALLOW_DELETIONS}=2026-05-01T00:00:00Z")
+    assert writer.condition("rule", "DeletionHalted")["status"] is None
 
 
 def test_a_restored_history_is_reported_for_its_rule_alone() -> None:

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from registry_controller.api.meta import ALLOW_DELETIONS, GVK, Target
-from registry_controller.core.decision.decision import Apply, Decision, Delete, NeedsProof, Reason
+from registry_controller.api.meta import ALLOW_DELETIONS, CLUSTER, GVK, Target
+from registry_controller.core.decision.decision import Apply, Decision, Delete, Halt, NeedsProof, Reason
 from registry_controller.core.decision.deletion_limit import Charge, spell, stored_form
 from registry_controller.core.decision.state import Origin
 from registry_controller.sync.deletion_history import DeletedPlaces, RuleOrders
 from tests.sim.cluster.loop import run
 from tests.unit.sync.test_deletion_limiter import (
     BEGIN,
-    HALTED,
     JUDGED,
     ORIGIN,
     OWNER,
     RULE,
     Bench,
+    count_halted,
     delete,
     doubtful,
     name,
@@ -87,7 +87,7 @@ def test_what_goes_again_and_again_is_halted() -> None:
         await asyncio.sleep(1.0)
         assert bench.limit(not_selected, 45) == [JUDGED] * 45
         await asyncio.sleep(0.1)
-        assert bench.limit(not_selected, 45) == [HALTED] * 45
+        assert count_halted(bench.limit(not_selected, 45)) == 45
         bench.store()
         bench.allow(bench.halted_at)
         await asyncio.sleep(0.5)
@@ -217,7 +217,7 @@ class OwnerBench(Bench):
     def __init__(self, copies: int) -> None:
         super().__init__(copies)
         self.cluster: dict[str, Any] = {"metadata": {"name": "a"}}
-        stored = SimpleNamespace(cluster=SimpleNamespace(cluster_id=OWNER), manifest=self.cluster)
+        stored = SimpleNamespace(cluster=SimpleNamespace(cluster_id=OWNER, name="a"), manifest=self.cluster)
         self.registry.clusters = {"a": stored}
         self.registry.rules = {f"{number}": SimpleNamespace(manifest={"metadata": {}}) for number in range(4)}
 
@@ -245,9 +245,15 @@ def test_the_sets_of_several_rules_are_one_set_for_their_owner() -> None:
         await asyncio.sleep(0.1)
         assert bench.owner_halted_at == spell(BEGIN)
         assert len(await bench.drain()) == 120
-        assert bench.limit_by(0, 30, begin=0) == [HALTED] * 30
+        assert count_halted(bench.limit_by(0, 30, begin=0), by=CLUSTER) == 30
+        assert [bench.limiter.halted(str(number)) for number in range(5)] == [
+            *([{OWNER: (Halt(CLUSTER, "a", spell(BEGIN)), 30)}] * 4),
+            {},
+        ]
+        changes = bench.changes.copy()
         await asyncio.sleep(3600.0)
         assert await bench.drain() == set()
+        assert bench.changes == changes  # S2
         bench.store_cluster()
         bench.cluster["metadata"]["annotations"] = {ALLOW_DELETIONS: bench.owner_halted_at}
         bench.limiter.cluster_changed()
@@ -256,6 +262,8 @@ def test_the_sets_of_several_rules_are_one_set_for_their_owner() -> None:
         await asyncio.sleep(0.5)
         assert len(await bench.drain()) == 120
         assert not bench.owner_halted_at
+        assert not bench.limiter.halted("0")
+        assert all(bench.changes[str(number)] > changes[str(number)] for number in range(4))
 
     run(scenario)
 

@@ -153,3 +153,33 @@ def test_a_step_to_a_list_writes_into_that_list() -> None:
     """go-patch puts the inner list into the outer one's place here, and the rest of the outer one is lost."""
     assert _change("replace", "/mixed/name=x:next/0", 9)["mixed"] == [{"name": "x"}, [9, 2]]
     assert _change("remove", "/mixed/name=x:next/0")["mixed"] == [{"name": "x"}, [2]]
+
+
+@pytest.mark.parametrize(
+    ("type_", "pointer", "message"),
+    [
+        ("replace", "/spec/m", "there is no key `m`: correct it, or write `?` behind it to create it"),
+        ("remove", "/spec/m", "there is no key `m`: correct it, or write `?` behind it if it may be missing"),
+        (
+            "remove",
+            "/spec/ports[0]",
+            "there is no key `ports[0]`: an element of a list is `/ports/0`, or `/ports/name=x`",
+        ),
+        (
+            "replace",
+            "/spec/ports[1]",
+            "there is no key `ports[1]`: an element of a list is `/ports/1`, or `/ports/name=x`",
+        ),
+    ],
+)
+def test_a_missing_key_is_named_with_what_the_override_can_do(type_: str, pointer: str, message: str) -> None:
+    with pytest.raises(InvalidObject) as caught:
+        _change(type_, pointer)
+    assert caught.value.message == f"character 7: {message}"
+
+
+def test_the_keys_of_the_copy_and_a_long_key_are_not_shown_whole() -> None:
+    with pytest.raises(InvalidObject) as caught:
+        _change("remove", "/spec/" + "x" * 200)
+    assert len(caught.value.message) < 200
+    assert not any(key in caught.value.message for key in ("ports", "none"))
