@@ -363,10 +363,14 @@ class Observer:
                 yield from self._as_written(entry, rule)
 
     def _as_written(self, entry: Entry, rule: Rule) -> Iterator[Rule]:
-        """List what a rule that was altered here was at its owner: a daemon that knows that one acts on it (A8)."""
-        owner = self._name(marks_of(rule.manifest).owner) if rule.is_altered else ""
-        key, at_s = ObjectKey("", rule.name), entry.at - WINDOW_S
-        for found in self.history.states_since(owner, "ResourceSyncRule", key, at=at_s) if owner else ():
+        """List what a rule that was altered here was before, and at its owner: who knows that one acts on it (A8)."""
+        if not rule.is_altered:
+            return
+        owner, key = self._name(marks_of(rule.manifest).owner), ObjectKey("", rule.name)
+        before = self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=0.0)
+        known = [Rule(found, ("", "", "")) for found in before if found is not None]
+        yield from [one for one in known if not one.is_altered][:1]
+        for found in self.history.states_since(owner, "ResourceSyncRule", key, at=entry.at - WINDOW_S) if owner else ():
             if found is not None:
                 yield Rule(found, ("", "", ""))
 
