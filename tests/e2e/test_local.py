@@ -44,6 +44,9 @@ class Settings(LocalSettings):
 class Tombstones:
     """No member has left."""
 
+    def has_lost_farewell(self) -> bool:
+        return False
+
     def list_missing(self) -> tuple[()]:
         return ()
 
