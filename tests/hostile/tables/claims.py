@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from registry_controller.api import meta
 from tests.hostile.cases import HONEST, NATIVE, Case, Copy, config_map
-from tests.hostile.server.deeds import annotated, says, tells, watches
+from tests.hostile.server.deeds import annotated, replies, says, tells, watches
 from tests.hostile.server.stranger import Stranger
 from tests.hostile.server.world import Manifest, objects, parse
 from tests.hostile.shown import MAPS, Claim, Sight, holds, stays
@@ -94,6 +94,9 @@ def _in_a_stream(does: str, words: str, *states: tuple[str, list[tuple[str, Any]
         assert place is not None
         deed = watches(initial=server.world.find(place), then=tells(lines))
         server.order(deed, MAPS, when=lambda ask: ask.is_watch)
+        # A copy that was made of a higher revision is brought back only once the owner answers with the last state.
+        name = found["metadata"]["name"]
+        server.order(replies(told[-1]), when=lambda ask: ask.path.endswith(f"/configmaps/{name}"))
 
     return Case(does, (stays(words),), arm, copied=(*HONEST, Copy(_THING, {"text": last})))
 
