@@ -100,8 +100,11 @@ def _loses_comment(text: str, node: yaml.MappingNode, held: yaml.MappingNode | N
         return _has_comment(text, pairs, start=node.start_mark.index, end=node.end_mark.index)
     if held is None or not held.flow_style:
         return False
-    moved = "".join(line for part in misplaced.parts for line in _split_lines(text, node)[part])
-    return "#" in moved or _has_comment(text, held.value, start=held.start_mark.index, end=held.end_mark.index)
+    lines, moved = _split_lines(text, node), [pair for pair in node.value if pair[0].value in misplaced.parts]
+    beside = ["\n".join(lines[pair[0].value]).replace(_source(text, *pair), "", 1) for pair in moved]
+    return any("#" in part for part in beside) or _has_comment(
+        text, held.value, start=held.start_mark.index, end=held.end_mark.index
+    )
 
 
 def _has_comment(text: str, pairs: Sequence[tuple[yaml.Node, yaml.Node]], *, start: int, end: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from registry_controller.cli.lint_fix import fix_text
@@ -24,6 +24,7 @@ MATCHES = st.fixed_dictionaries(
 )
 
 
+@example([([0, 1, 2, 3, 4], {"labels": [{"matchLabels": {"a": "b"}}], "name": "#", "objectKey": {}})], False)
 @given(st.lists(st.tuples(st.permutations(range(5)), MATCHES), min_size=1, max_size=3), st.booleans())
 def test_every_match_that_means_one_thing_is_written_so(
     drawn: list[tuple[list[int], dict[str, object]]], flow: bool
