@@ -6,7 +6,7 @@ Law: a status reports the Decisions that Events, metrics and logs report.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -20,6 +20,7 @@ from registry_controller.cache.source_index import SourceIndex
 from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.core.decision.decide import BARRED
+from registry_controller.core.decision.decision import Halt
 from registry_controller.core.decision.stored_spec import ACTS_AS_WRITTEN, NOT_AS_WRITTEN
 from registry_controller.core.rules.active import list_target_kinds
 from registry_controller.core.rules.mismatch import get_target_mismatch
@@ -98,6 +99,7 @@ class RuleStatusReporter:
                 barred = (_LOCAL_CLUSTER_UNCLEAR, str(mismatch))
             elif mismatch is not None:
                 idle = (str(mismatch),)
+        halts = self._deletion_limiter.halted(name)
         status = build_rule_status(
             generation=generation,
             verdict=verdict,
@@ -107,8 +109,8 @@ class RuleStatusReporter:
             peers=peers,
             problems=found.problems,
             pending=found.pending,
-            halted=self._describe_halted(name),
-            halted_by_owner=self._describe_halted_by_owner(name),
+            halted=self._describe_halted(halts),
+            halted_by_owner=self._describe_halted_by_owner(halts),
             restored=self._describe_restored(name),
             current=current,
         )
@@ -185,26 +187,24 @@ class RuleStatusReporter:
             deletions=self._deletion_limiter.stored_form(place),
         )
 
-    def _describe_halted(self, rule: str) -> str:
+    def _describe_halted(self, halts: Mapping[ClusterUID, tuple[Halt, int]]) -> str:
         """Describe the halted deletions for each owner, and how to allow them (W4); empty without any."""
-        halted = self._deletion_limiter.halted(rule)
         name_of = self._clusters.name_of
         return "; ".join(
             f"cluster {name_of(owner)}: {count} copies would be deleted, more than the limit for five minutes; "
             f"they are kept; to delete them: {halt.command}"
-            for owner, (halt, count) in halted.items()
+            for owner, (halt, count) in halts.items()
             if halt.kind == meta.RULE
         )
 
-    def _describe_halted_by_owner(self, rule: str) -> str:
+    def _describe_halted_by_owner(self, halts: Mapping[ClusterUID, tuple[Halt, int]]) -> str:
         """Describe the halts over all rules that keep copies of this one (W4); empty without any."""
-        halted = self._deletion_limiter.halted(rule)
         name_of = self._clusters.name_of
         return "; ".join(
             f"cluster {name_of(owner)}: deletions of copies of its objects are halted over all rules, and copies of "
             f"this rule are kept; see the condition DeletionHalted of Cluster {halt.name}; to delete all copies that "
             f"wait: {halt.command}"
-            for owner, (halt, _) in halted.items()
+            for owner, (halt, _) in halts.items()
             if halt.kind == meta.CLUSTER
         )
 
