@@ -25,6 +25,12 @@ def clocks() -> Iterator[None]:
         yield
 
 
+def set_between_b_and_c(group: SimGroup, fault: Fault) -> None:
+    """Let b and c not reach each other, or reach each other again."""
+    for one, other in (("b", "c"), ("c", "b")):
+        group.wire(one, other).set(fault)
+
+
 def records(member: Member) -> set[str]:
     """Name the tombstones that a cluster has withdrawn."""
     found = {item["metadata"]["name"] for item in member.list("ClusterFeature")}
@@ -76,8 +82,7 @@ def test_a_farewell_that_goes_with_the_definition_of_features_stands_again() -> 
     async def scenario(group: SimGroup) -> None:
         await share(group)
         a, b, c = group.members
-        for one, other in (("b", "c"), ("c", "b")):
-            group.wire(one, other).set(Fault.REFUSED)
+        set_between_b_and_c(group, Fault.REFUSED)
         await asyncio.sleep(60.0)
         bid_farewell(b)
         await asyncio.sleep(60.0)
@@ -87,8 +92,7 @@ def test_a_farewell_that_goes_with_the_definition_of_features_stands_again() -> 
         lose_features(group, "b")
         await asyncio.sleep(60.0)
         assert (stones(b), records(b), b.find("Cluster", "b")) == (lost, set(), None)
-        for one, other in (("b", "c"), ("c", "b")):
-            group.wire(one, other).set(Fault.NONE)
+        set_between_b_and_c(group, Fault.NONE)
         await group.settle()
         assert knows(c, "b") == (False, False)
         assert held(c) == {"stays"}
@@ -102,8 +106,7 @@ def test_a_farewell_is_taken_back_by_an_act_that_is_kept() -> None:
     async def scenario(group: SimGroup) -> None:
         await shared(group)
         a, b, _ = group.members
-        for one, other in (("b", "c"), ("c", "b")):
-            group.wire(one, other).set(Fault.REFUSED)
+        set_between_b_and_c(group, Fault.REFUSED)
         await asyncio.sleep(60.0)
         bid_farewell(b)
         await asyncio.sleep(60.0)
