@@ -107,14 +107,17 @@ class DeletionCount:
         return self.window != found.before and self.is_recorded
 
     def must_store(self, stored: Window | None) -> bool:
-        """Return whether deletions wait until the window is stored as it is now, for half a minute at most."""
+        """Return whether deletions wait until the window is stored, for half a minute at most.
+
+        The stored start and baseline suffice: after a restart the copies that are missing from the baseline count.
+        """
         window, now_s = self.window, asyncio.get_running_loop().time()
         self._storing_since_s = now_s if self._storing_since_s is None else self._storing_since_s
         is_stored = (
             window is not None
             and stored is not None
             and stored.start == window.start
-            and stored.deleted >= window.deleted
+            and stored.baseline >= window.baseline
         )
         return not is_stored and now_s - self._storing_since_s < _STORED_AT_MOST_S
 

@@ -149,8 +149,8 @@ class DeletionLimiter:
         self._sets.look_again(lambda origin: origin[0] == rule)
 
     def cluster_changed(self) -> None:
-        """Evaluate the halted deletions of all owners again: the administrator may have allowed them."""
-        self._sets.look_again(lambda origin: self.owners.is_halted(origin[1]))
+        """Evaluate all sets again: an owner's window may be stored now, or the administrator may have allowed them."""
+        self._sets.look_again(lambda _: True)
 
     def stored_form(self, origin: RuleAndOwner) -> Mapping[str, Any] | None:
         """Return the window of an owner's copies for the rule's status; None without one."""

@@ -302,6 +302,36 @@ def test_a_few_need_no_condition_and_more_wait_until_it_is_stored() -> None:
     run(scenario)
 
 
+def test_of_a_stored_window_more_go_without_a_wait() -> None:
+    """W4: the stored start and baseline show after a restart how many copies are missing."""
+
+    async def scenario() -> None:
+        bench = OwnerBench(200)
+        bench.limit_by(0, 40, begin=0)
+        await asyncio.sleep(0.1)
+        assert len(await bench.drain()) == 40
+        bench.limit_by(1, 20, begin=40)
+        await asyncio.sleep(5.0)
+        assert await bench.drain() == set()
+        bench.store_cluster()
+        bench.limiter.cluster_changed()
+        await asyncio.sleep(0.02)
+        assert len(await bench.drain()) == 20
+        bench.limit_by(2, 40, begin=60)
+        await asyncio.sleep(0.02)
+        assert len(await bench.drain()) == 40
+        bench.here -= {name(number) for number in range(100)}
+        copies: Any = SimpleNamespace(
+            counts=bench, by_owner=bench, has=bench.here.__contains__, source_kind=lambda _: None
+        )
+        bench.limiter = bench.restarted(copies, 50)
+        bench.limit_by(3, 1, begin=100)
+        await asyncio.sleep(0.1)
+        assert bench.owner_halted_at
+
+    run(scenario)
+
+
 def test_a_restart_knows_what_was_counted_for_an_owner() -> None:
     async def scenario() -> None:
         bench = OwnerBench(200)
@@ -315,6 +345,7 @@ def test_a_restart_knows_what_was_counted_for_an_owner() -> None:
         bench.limit_by(0, 10, begin=100)
         await asyncio.sleep(0.1)
         assert not bench.owner_halted_at
+        await bench.drain()
         bench.limit_by(0, 1, begin=110)
         await asyncio.sleep(0.1)
         assert bench.owner_halted_at
