@@ -173,6 +173,8 @@ class ApiServer:
         """Serve a kind in these versions, and no others."""
         found, wanted = BY_KIND[kind], set(served)
         self._terminating.discard(found)
+        if wanted and not self._versions[found]:
+            self.store.begin(found)
         info = {"name": f"{found.plural}.{found.group}"}
         versions = [{"name": version, "served": version in wanted} for version in found.versions]
         spec = {"group": found.group, "versions": versions}

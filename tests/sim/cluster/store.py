@@ -60,6 +60,7 @@ class Store:
     def __init__(self, *, now: Callable[[], str], chance: random.Random) -> None:
         self.revision = chance.randrange(100, 1000)
         self.compacted = self.revision
+        self._begun: dict[Kind, int] = {}
         self.history: list[Change] = []
         self.listeners: list[Callable[[Change], None]] = []
         self.restored: list[Callable[[], None]] = []
@@ -85,6 +86,14 @@ class Store:
         self.compacted = self.revision
         self.history.clear()
 
+    def begin(self, kind: Kind) -> None:
+        """Serve a kind from a new cache, as an API server does for a definition that is installed again."""
+        self._begun[kind] = self.revision
+
+    def is_gone(self, kind: Kind, since: int) -> bool:
+        """Say whether the history of a kind after a revision is not known any more."""
+        return since < max(self.compacted, self._begun.get(kind, 0))
+
     def backup(self) -> Backup:
         """Copy everything, as a snapshot of etcd does; objects are never changed in place."""
         return Backup(self.revision, {kind: dict(held) for kind, held in self._objects.items()})
@@ -95,6 +104,7 @@ class Store:
         The objects keep their revisions; `bump` raises that of the store alone, as etcd's `--bump-revision` does.
         """
         self.revision = backup.revision + bump
+        self._begun.clear()
         self._objects = {kind: dict(held) for kind, held in backup.objects.items()}
         self.compact()
         for hear in list(self.restored):

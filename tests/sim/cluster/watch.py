@@ -42,7 +42,7 @@ class Watch:
             if missed:
                 self._late = missed
                 asyncio.get_running_loop().call_later(behind_s, self._catch_up)
-        elif int(since) < store.compacted:
+        elif store.is_gone(self._kind, int(since)):
             said = {"code": 410, "reason": "Expired", "message": "too old resource version"}
             self._say("ERROR", {"kind": "Status", "status": "Failure", **said})
         else:
