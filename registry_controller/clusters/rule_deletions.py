@@ -85,6 +85,8 @@ class RuleDeletions:
         self._copies = copies
         self._local = local
         self._peers: Mapping[ClusterUID, Peer] = {}
+        self._shown_by_copies: set[RuleID] = set()
+        self._recorded: set[str] = set()
         self._window_s = window_s
         self._now_s = now_s
 
@@ -92,9 +94,12 @@ class RuleDeletions:
         """Evaluate the rules of all copies here again, with these peers."""
         self._peers = peers
         found: dict[ClusterUID, set[str]] = {}
+        self._shown_by_copies = set()
         for rule in self._list_absent():
             presence, was_deleted = self.evaluate(rule)
-            if presence is RulePresence.MISSING and not (was_deleted and not self._is_allowed(rule.owner)):
+            if is_to_record(self._gather(rule)):
+                self._shown_by_copies.add(rule)
+            elif presence is RulePresence.MISSING and (not was_deleted or self._is_allowed(rule.owner)):
                 found.setdefault(rule.owner, set()).add(rule.name)
         self.missing = {
             owner: MissingRules(frozenset(rules), self._since(owner), is_allowed=self._is_allowed(owner))
@@ -188,11 +193,11 @@ class RuleDeletions:
             yield DeletedRule(rule.name, rule.uid, today)
 
     def _list_unrecorded(self) -> Iterator[RuleID]:
-        recorded = {rule.uid for rule in self._registry.deleted_rules}
-        for deletion in self._registry.deletions:
-            rule = RuleID(self._local, deletion.name, deletion.uid)
-            if rule.uid not in recorded and is_to_record(self._gather(rule)):
-                yield rule
+        # Once: the record has a limit, and copies that show a deletion may be halted for long.
+        self._recorded |= {rule.uid for rule in self._registry.deleted_rules}
+        seen = (RuleID(self._local, deletion.name, deletion.uid) for deletion in self._registry.deletions)
+        found = {*(rule for rule in seen if is_to_record(self._gather(rule))), *self._shown_by_copies}
+        yield from (rule for rule in sorted(found) if rule.uid not in self._recorded)
 
     def _events(self) -> Iterator[tuple[tuple[ClusterUID, str], RuleDeletion]]:
         for deletion in self._registry.deletions:

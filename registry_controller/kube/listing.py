@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from registry_controller.api.errors import Gone, ProtocolError, TooMuch
-from registry_controller.api.meta import GVK, GVR, revision
+from registry_controller.api.meta import GVK, GVR, ObjectKey, revision
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.object import PartialObject, decode_selected
@@ -24,7 +24,8 @@ _RESTARTS: Final = 2
 _TOKEN_LENGTH: Final = 8192  # it holds a key and a resourceVersion, in base64, and becomes a part of a URL
 REVISION_LENGTH: Final = 128
 """The longest resourceVersion that is sent back to a server; a real one has at most 20 digits."""
-_NOTHING: Final = "metadata.name=no-object-of-that-name"
+_NAME: Final = "metadata.name="
+_NOTHING: Final = _NAME + "no-object-of-that-name"
 DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """The exceptions of msgspec for unexpected bytes."""
 
@@ -133,15 +134,23 @@ async def _read_page(reader: Reader, what: _ListRequest, *, next_token: str, pag
     return Page(_decode_list(answer, gvr=what.gvr), kind=what, is_first=is_first)
 
 
-async def read_revision(reader: Reader, gvr: GVR, selection: Selection) -> int:
-    """Return the present revision of a server, by a quorum read of a name that no object has.
+async def read_present(
+    reader: Reader, gvr: GVR, selection: Selection, *, kind: GVK, key: ObjectKey | None = None
+) -> tuple[int, PartialObject | None]:
+    """Return the present revision of a server, and the object of a key if it is in the selection, by a quorum read.
 
     An API server does not refuse a watch from a later revision. Such a watch is silent until that revision is reached.
     """
-    place = Selection(namespace=(selection.namespace or "default") if gvr.namespaced else "", fields=_NOTHING)
+    namespace = (selection.namespace or "default") if gvr.namespaced else ""
+    place = Selection(namespace=namespace, fields=_NOTHING)
+    if key is not None:
+        is_named = selection.fields.startswith(_NAME)
+        fields = selection.fields if is_named else ",".join(filter(None, (_NAME + key.name, selection.fields)))
+        place = Selection(namespace=key.namespace, labels=selection.labels, fields=fields)
     async with reader.turns:
-        answer = await reader.list_page(gvr, place, query={"limit": "1"})
-        return revision(_decode_list(answer, gvr=gvr).metadata.resource_version)
+        what = _ListRequest(kind, gvr, place)
+        page = await _read_page(reader, what, next_token="", page_size=1, is_first=True)
+        return revision(page.resource_version), next(page.items, None)
 
 
 def _decode_list(answer: bytes, *, gvr: GVR) -> _List:

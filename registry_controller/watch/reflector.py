@@ -29,7 +29,7 @@ from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.failures import explain_timeout
-from registry_controller.kube.listing import list_objects, read_revision
+from registry_controller.kube.listing import list_objects, read_present
 from registry_controller.kube.watch import WatchEvent, WatchEventType, watch_events
 from registry_controller.watch.event_handler import EventHandler
 from registry_controller.watch.fairness import EvaluationLimiter
@@ -157,14 +157,26 @@ class Reflector:
             if self._uses_watch_list and await self._stream_list(gvr):
                 return
             await self._list(gvr)
-        elif self._ended_early() and await self._read_revision(gvr) < self._delivery.revision:
-            self._delivery.reset(forgets_revision=True)  # restored from a backup: its history ends before our position
+        elif self._ended_early() and not await self._goes_on(gvr):
             return
         async with contextlib.aclosing(self._open(gvr, initial=False)) as events:
             await self._watch(events)
 
-    async def _read_revision(self, gvr: GVR) -> int:
-        return await read_revision(self._reader, gvr, self._scope.selection)
+    async def _goes_on(self, gvr: GVR) -> bool:
+        """Return whether the history of the server contains what was delivered; require a list otherwise.
+
+        A server that was restored from a backup may be past the present position again. So the object that changed
+        last is compared, too.
+        """
+        delivery, scope = self._delivery, self._scope
+        present, found = await read_present(
+            self._reader, gvr, scope.selection, kind=scope.kind, key=delivery.changed_last
+        )
+        is_behind = present < delivery.revision
+        if not is_behind and delivery.agrees(found):
+            return True
+        delivery.reset(forgets_revision=is_behind)
+        return False
 
     async def _stream_list(self, gvr: GVR) -> bool:
         """List and watch in one stream (WatchList); return False when the server does not offer that."""

@@ -64,7 +64,8 @@ class Delivery:
 
     `resume_at` is the resourceVersion from which a watch resumes, empty before a complete list; `revision` is the
     same as a number. `is_tainted` is True after an object that could not be read, until the next list. `is_stalled` is
-    True between an error and the recovery from it.
+    True between an error and the recovery from it. `changed_last` is the key of the object with the last known change,
+    None without one.
     """
 
     def __init__(self, handler: EventHandler, *, limiter: KindLimiter, check_room: Callable[[], None]) -> None:
@@ -75,6 +76,9 @@ class Delivery:
         self.revision = 0
         self.is_tainted = False
         self.is_stalled = False
+        self.changed_last: ObjectKey | None = None
+        self._changed_at = 0
+        self._is_gone = False
 
     @property
     def size(self) -> int:
@@ -84,6 +88,7 @@ class Delivery:
     def begin_list(self) -> None:
         """Start a list."""
         self.is_tainted = False
+        self.changed_last, self._changed_at = None, 0
         self._keys.begin()
         self._handler.on_list()
 
@@ -123,6 +128,7 @@ class Delivery:
             self.refuse(event.refused)
         elif obj is not None and event.type is WatchEventType.DELETED:
             self._keys.drop(obj.key)
+            self._note_change(obj, is_gone=True)
             self._handler.on_delete(obj.key, obj)
         elif obj is not None:
             self._add(obj)
@@ -155,8 +161,24 @@ class Delivery:
             self.is_stalled = False
             self._handler.on_recovered()
 
+    def agrees(self, found: PartialObject | None) -> bool:
+        """Return whether the object that changed last is still as it was delivered, or has changed since.
+
+        One that is missing now may have been deleted since, or may never have been in a restored history.
+        """
+        if self.changed_last is None:
+            return True
+        if self._is_gone:
+            return found is None or found.revision > self._changed_at
+        return found is not None and found.revision >= self._changed_at
+
+    def _note_change(self, obj: PartialObject, *, is_gone: bool) -> None:
+        if obj.revision >= self._changed_at:
+            self.changed_last, self._changed_at, self._is_gone = obj.key, obj.revision, is_gone
+
     def _add(self, obj: PartialObject) -> None:
         self._keys.add(obj.key)
+        self._note_change(obj, is_gone=False)
         began_s = asyncio.get_running_loop().time()
         try:
             self._handler.on_object(obj)

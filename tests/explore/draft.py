@@ -316,16 +316,23 @@ class Draft:
         assert rule is not None
         if mind is not None:
             self.clusters[who] = cluster._replace(mind=mind._replace(seen=(*mind.seen, (rule.uid, 0))))
-        self.ghost = self.ghost._replace(ended=self.ghost.ended | {Ended(rule.uid, 0, mind is not None)})
+        is_known = mind is not None or self._has_copy(who, rule.uid)
+        self.ghost = self.ghost._replace(ended=self.ghost.ended | {Ended(rule.uid, 0, is_known)})
         self.write(who, cluster.store._replace(rule=None))
         self.settle(who)
 
     def _crash(self, who: int, other: int) -> None:
         self.clusters[who] = self.clusters[who]._replace(mind=None)
         if who == self.ghost.home:
-            ended = {one if one.age else one._replace(is_heard=False) for one in self.ghost.ended}
+            ended = {
+                one if one.age else one._replace(is_known=self._has_copy(who, one.uid)) for one in self.ghost.ended
+            }
             self.ghost = self.ghost._replace(ended=frozenset(ended))
         self._connect(who)
+
+    def _has_copy(self, who: int, rule: int) -> bool:
+        """Return whether a cluster has a copy that a rule of it made."""
+        return any(made is not None and made.uid == rule for made in self.clusters[who].store.copies)
 
     def _restart(self, who: int, other: int) -> None:
         self.clusters[who] = self.clusters[who]._replace(mind=Mind())

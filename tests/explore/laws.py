@@ -169,9 +169,9 @@ def _judge_rule(who: int, home: int, clusters: list[Cluster], ghost: Ghost) -> I
             yield Breach(AGREE, who, home, "{who} does not have the rule of {other}")
         return
     left = [found for found in (store.rule, *store.copies) if found is not None]
-    heard = {one.uid for one in ghost.ended if one.is_heard}
-    # W3: a deletion that no daemon of the home saw is not in its record, and the copies elsewhere wait for a person.
-    if any(who == home or found.uid in heard for found in left):
+    known = {one.uid for one in ghost.ended if one.is_known}
+    # W3: a deletion that nothing shows at the home is not in its record, and the copies elsewhere wait for a person.
+    if any(who == home or found.uid in known for found in left):
         yield Breach(AGREE, who, home, "{who} has the rule that was deleted at {other}, or a copy that it made")
 
 

@@ -129,7 +129,7 @@ def test_the_simulation_plays_acts_on_credentials_and_rules() -> None:
         (PLANTED / "believe_absence.patch", 1, "delete", COPIES),
         (PLANTED / "believe_a_relays_clusters.patch", 3, "cut,rename", WITHDRAWN),
         (OWN_PLANTED / "obey_deletions_at_once.patch", 1, "unrule", DWELL),
-        (OWN_PLANTED / "record_too_late.patch", 2, "cut,unrule", AGREE),
+        (OWN_PLANTED / "record_nothing.patch", 2, "cut,unrule", AGREE),
         (OWN_PLANTED / "drop_the_way.patch", 1, "rename", AGREE),
     ],
 )

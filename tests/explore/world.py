@@ -192,11 +192,14 @@ class Cluster(Interned, _Cluster):
 
 
 class Ended(NamedTuple):
-    """A rule that people deleted at its home: its UID, for how long, and whether a daemon there saw it for a moment."""
+    """A rule that people deleted at its home: its UID, and for how long.
+
+    `is_known` means that a daemon there saw it for a moment, or that a copy there shows it.
+    """
 
     uid: int
     age: int
-    is_heard: bool
+    is_known: bool
 
 
 class _Ghost(NamedTuple):

@@ -110,15 +110,23 @@ def test_a_member_that_was_away_obeys_the_record(restarts: bool) -> None:
 
 
 @pytest.mark.clause("W3")
-def test_a_rule_that_is_deleted_while_its_home_has_no_daemon_is_gone() -> None:
+def test_a_rule_that_is_deleted_while_no_daemon_runs_is_gone() -> None:
+    """The copies at its home show it: they are younger than the definition of rules, so the rule was in this store."""
+
     async def scenario(group: SimGroup) -> None:
         await synced(group)
-        group["a"].kill()
+        for name in "ab":
+            group[name].kill()
         group["a"].delete("ResourceSyncRule", "r")
+        group["a"].server.compact()
         await asyncio.sleep(60.0)
-        group["a"].start_again()
+        for name in "ab":
+            group[name].start_again()
         await group.settle()
-        assert copies(group["a"]) == 0, "its copy here is younger than the definition of rules: it was in this store"
+        assert [copies(group[name]) for name in "ab"] == [0, 0]
+        assert recorded(group["a"]) == {"r"}
+        assert group["b"].find("ResourceSyncRule", "r") is None
+        assert missing(group["b"], "a") is None
 
     simulate(scenario, n=3)
 

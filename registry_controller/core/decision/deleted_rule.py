@@ -5,8 +5,8 @@ its deletion was an event of a watch that was not interrupted since, or, in the 
 is older than the rule and still there. A rule that is lost with the definition, or by the restore of an etcd, was not
 deleted.
 
-Laws: while the owner is silent, nothing is known · a rule that was deleted a moment ago may be created again · only a
-deletion that an event of this cluster showed is recorded.
+Laws: while the owner is silent, nothing is known · a rule that was deleted a moment ago may be created again · a
+cluster records what was deleted in it, and nothing that members say.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def _find(traces: RuleTraces, *, window_s: float) -> RulePresence:
 def _was_deleted(traces: RuleTraces) -> bool:
     if any(_names(uid, traces.uid) for uid in traces.recorded) or traces.is_allowed:
         return True
-    if traces.is_local:
-        return _was_seen_here(traces) or _is_proven_by_its_copies(traces)
+    if traces.is_local:  # what only its copies show is recorded before they go
+        return _was_seen_here(traces) or (not traces.uid and _is_proven_by_its_copies(traces))
     if traces.stored is StoredAs.ANOTHER:
         return True
     return any(_names(deletion.uid, traces.uid) for deletion in traces.seen)
@@ -105,14 +105,18 @@ def _is_proven_by_its_copies(traces: RuleTraces) -> bool:
 
 
 def is_to_record(traces: RuleTraces) -> bool:
-    """Return whether an event deleted a rule of this cluster, so that it belongs into the record.
+    """Return whether a rule of this cluster was deleted here, so that it belongs into the record.
 
-    It is recorded before the window is over, so that a daemon that ends meanwhile forgets none: a rule that is created
-    again has another UID. A rule that only copies here show to be deleted is not recorded: after the restore of an etcd
-    the daemon may have made those copies by the rule that it knew before.
+    An event is recorded before the window is over, so that a daemon that ends meanwhile forgets none: a rule that is
+    created again has another UID. The copies here show a deletion while no daemon ran.
     """
+    if not traces.uid:
+        return False
     known_s = (deletion.known_s for deletion in traces.seen if deletion.uid == traces.uid)
-    return bool(traces.uid) and max(known_s, default=0.0) >= RECORD_S and _was_seen_here(traces)
+    if max(known_s, default=0.0) >= RECORD_S and _was_seen_here(traces):
+        return True
+    is_missing = traces.is_local and traces.is_heard and traces.stored is StoredAs.NONE
+    return is_missing and _is_proven_by_its_copies(traces)
 
 
 def _names(deleted: str, uid: str) -> bool:

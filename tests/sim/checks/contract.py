@@ -18,7 +18,7 @@ from registry_controller.api.meta import GVK, GVR, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.core.diff.managed_fields import read_owners
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.listing import list_objects, read_revision
+from registry_controller.kube.listing import list_objects, read_present
 from registry_controller.kube.watch import WatchEvent, WatchEventType, watch_events
 from registry_controller.kube.writer import Writer
 
@@ -316,7 +316,7 @@ async def history_that_is_gone_is_gone(api: Writer, namespace: str) -> None:
 @clause
 async def a_watch_beyond_history_is_silent_and_history_tells_where_it_stands(api: Writer, namespace: str) -> None:
     selection = Selection(namespace=namespace)
-    before = await read_revision(api, CONFIG_MAPS, selection)
+    before, _ = await read_present(api, CONFIG_MAPS, selection, kind=CONFIG_MAP)
     async with watching(api, selection, since=str(before + 100_000)) as following:
         async with asyncio.TaskGroup() as scope:
             making = scope.create_task(_create_later(api, namespace))
@@ -324,7 +324,12 @@ async def a_watch_beyond_history_is_silent_and_history_tells_where_it_stands(api
                 async with asyncio.timeout(2.5):
                     await following()
         made = making.result()
-        assert before < int(made["metadata"]["resourceVersion"]) <= await read_revision(api, CONFIG_MAPS, selection)
+        made_at = int(made["metadata"]["resourceVersion"])
+        key = ObjectKey(namespace, "x")
+        present, found = await read_present(api, CONFIG_MAPS, selection, kind=CONFIG_MAP, key=key)
+        assert found is not None
+        assert before < made_at == found.revision <= present
+        assert (await read_present(api, CONFIG_MAPS, selection, kind=CONFIG_MAP))[1] is None
 
 
 async def _create_later(api: Writer, namespace: str) -> dict[str, Any]:

@@ -101,6 +101,12 @@ def test_a_rule_that_a_copy_at_its_home_names_was_deleted_under_its_definition(
 ) -> None:
     stage = Stage()
     stage.deletions.definitions = SimpleNamespace(of_rules=definition)
+    stage.absent = [RuleID(LOCAL, "r", uid, created)]
+    stage.after(1.0)
+    assert bool(stage.deletions.missing) != deleted
+    if uid:  # it is recorded first: members obey the record
+        assert not stage.was_deleted(LOCAL, uid=uid, created=created)
+        stage.record_here(*stage.deletions.new_records(today=TODAY))
     assert stage.was_deleted(LOCAL, uid=uid, created=created) == deleted
 
 
@@ -122,6 +128,20 @@ def test_a_deletion_that_this_cluster_saw(revision: int, uid: str, definition: D
     stage.deletions.definitions = SimpleNamespace(of_rules=definition)
     stage.after(WINDOW_S)
     assert stage.was_deleted(LOCAL) == deleted
+
+
+def test_a_deletion_that_only_copies_at_its_home_show_is_recorded_once() -> None:
+    """W3: the daemon of the home did not run. Copies whose deletion is halted may outlast the record."""
+    stage = Stage()
+    stage.absent = [RuleID(LOCAL, "r", "uid", AFTER), RuleID(LOCAL, "older", "u0", BEFORE)]
+    stage.after(1.0)
+    assert list(stage.deletions.new_records(today=TODAY)) == [DeletedRule("r", "uid", TODAY)]
+    stage.record_here(DeletedRule("r", "uid", TODAY))
+    assert not stage.deletions.has_new_records
+    stage.held.apply("clusterfeatures", "DELETED", deleted_rules_manifest(()))
+    stage.absent = [RuleID(LOCAL, "r", "uid", AFTER)]
+    stage.after(1.0)
+    assert not stage.deletions.has_new_records
 
 
 def test_a_deletion_is_recorded_soon_and_once() -> None:

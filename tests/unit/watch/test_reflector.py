@@ -56,7 +56,10 @@ FOREVER = 3600.0
 
 
 class Server:
-    """A Reader whose answers are scripted; when the script ends, streams stay open and quiet."""
+    """A Reader whose answers are scripted; when the script ends, streams stay open and quiet.
+
+    `present` has the revisions of single objects that are not there as they were last delivered; None for none.
+    """
 
     server = "https://fake.test"
 
@@ -66,6 +69,7 @@ class Server:
         lists: list[bytes | Exception] | None = None,
         streams: list[Any] | None = None,
         revisions: list[int] | None = None,
+        present: Mapping[str, int | None] | None = None,
     ) -> None:
         self.answers = 0
         self.lines = LineBudget()
@@ -73,6 +77,7 @@ class Server:
         self.lists = lists or []
         self.streams = streams or []
         self.revisions = revisions or []
+        self.present = present or {}
         self.asked: list[dict[str, str]] = []
         self.closed = asyncio.Event()
 
@@ -87,7 +92,10 @@ class Server:
         await asyncio.sleep(0)
         if selection.fields:
             self.answers += 1
-            return listing(revision=self.revisions.pop(0) if self.revisions else 1_000_000)
+            at = self.revisions.pop(0) if self.revisions else 1_000_000
+            name = selection.fields.removeprefix("metadata.name=")
+            found = self.present.get(name, at)
+            return listing(*([obj(name, found)] if found is not None else []), revision=at)
         answer = self.lists.pop(0)
         if isinstance(answer, errors.Unreachable):
             raise answer
@@ -576,6 +584,31 @@ async def test_o3_a_server_whose_history_does_not_reach_so_far_is_listed_anew() 
     streams = [list(INITIAL), [line("ADDED", obj("a", 2)), bookmark(5, ends=True), FOREVER]]
     follower = Follower(Server(streams=streams, revisions=[5]))
     await follower.hears("+a@3", "+b@4", "complete", "outdated", "+a@2", "-b", "complete")
+
+
+@pytest.mark.parametrize(
+    ("changes", "present"),
+    [([], {"b": 2}), ([], {"b": None}), ([line("DELETED", obj("b", 10))], {"b": 4})],
+    ids=["the last one is older", "the last one was never there", "the last one was never deleted"],
+)
+async def test_o3_a_server_whose_history_is_another_one_is_listed_anew(
+    changes: list[Chunk], present: Mapping[str, int | None]
+) -> None:
+    """R4: its revision is past the known one again, as after the restore of an etcd that is written to since."""
+    anew = [line("ADDED", obj("a", 3)), bookmark(50, ends=True), FOREVER]
+    follower = Follower(Server(streams=[[*INITIAL, *changes], anew], revisions=[50], present=present))
+    gone = ["-b@10"] if changes else []
+    await follower.hears(
+        "+a@3", "+b@4", "complete", *gone, "outdated", "+a@3", *([] if changes else ["-b"]), "complete"
+    )
+
+
+async def test_p6_what_was_deleted_and_created_again_is_of_the_same_history() -> None:
+    """R4."""
+    streams = [[*INITIAL, line("DELETED", obj("b", 10))], [line("ADDED", obj("b", 12)), FOREVER]]
+    follower = Follower(Server(streams=streams, revisions=[12], present={"b": 12}))
+    await follower.hears("+a@3", "+b@4", "complete", "-b@10", "+b@12")
+    assert follower.server.asked[-1]["resourceVersion"] == "10"
 
 
 async def test_w3_a_cache_that_is_late_is_not_believed_when_all_is_heard_anew() -> None:
