@@ -76,20 +76,18 @@ class StoredForm:
         The fields that the server's schema lacks are added to `unknown`. Raises Immutable where the server keeps a
         field of the former wish.
         """
-        stored: Manifest | None = None
-        refusal: Forbidden | None = None
         try:
             stored = await self._replace(gvr, target, body, unknown=unknown)
         except Immutable as error:
             raise Immutable(str(error), managers=verdict.managers) from None
         except Forbidden as error:
-            refusal = error if error.lacks_right and verdict.drift is Drift.AMBIGUOUS else None
+            if error.lacks_right and verdict.drift is Drift.AMBIGUOUS:
+                raise
+            return NextStep.WRITE  # a quota or a missing right shows nothing about a field
         suspects = list_suspects(verdict, known)
         if suspects and target[:2] not in IRREPLACEABLE:
             staying = list_staying(suspects, before=current, after=stored) if stored is not None else suspects
             await self._check_kept(gvr, target, wanted, current, suspects=staying, managers=verdict.managers)
-        if refusal is not None:
-            raise refusal
         if stored is None:
             return NextStep.WRITE
         if _PROVENANCE in verdict.paths:

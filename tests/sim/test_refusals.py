@@ -55,6 +55,34 @@ def test_a_refusal_keeps_its_kind_and_says_what_to_do(reason: str) -> None:
     simulate(scenario, n=2)
 
 
+@pytest.mark.clause("A2")
+@pytest.mark.parametrize("reason", sorted(REFUSED))
+def test_a_change_that_is_refused_has_the_copy_stay(reason: str) -> None:
+    """A new object of another name would be allowed: that does not show that a field which is to go cannot."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        here.create(_rule())
+        owner.create(config_map("one", {"value": "1", "former": "1"}, labels=LABELS))
+        await group.settle()
+        before = here.get("ConfigMap", "one", namespace="default")
+        here.server.refused["ConfigMap one"] = Refusal(403, "Forbidden", REFUSED[reason])
+        await here.stop()
+        owner.replace_by_force(config_map("one", {"value": "1"}, labels=LABELS))
+        here.start()
+        await asyncio.sleep(30.0)
+        assert here.get("ConfigMap", "one", namespace="default") == before
+        assert _failure(here)["reason"] == reason
+        here.server.refused.clear()
+        await asyncio.sleep(90.0)
+        found = here.get("ConfigMap", "one", namespace="default")
+        assert found["data"] == {"value": "1"}
+        assert found["metadata"]["uid"] == before["metadata"]["uid"]
+
+    simulate(scenario, n=2)
+
+
 @pytest.mark.clause("S1")
 @pytest.mark.parametrize("then", ["its source is deleted", "somebody deletes it", "it is to be made anew"])
 def test_a_copy_that_waits_for_a_finalizer_is_not_in_sync(then: str) -> None:

@@ -119,6 +119,14 @@ async def test_a_former_field_that_the_server_keeps_or_stumbles_over_has_the_cop
 
 
 @pytest.mark.clause("A2")
+async def test_a_replacement_that_is_forbidden_has_nothing_made_anew() -> None:
+    """The new object of another name may be allowed, and the one of that name is not."""
+    server = Server(Forbidden("a quota"), widget({}))
+    assert await ask(server, widget({}), widget({"address": "None"})) is NextStep.WRITE
+    assert server.sent == ["replace"]
+
+
+@pytest.mark.clause("A2")
 async def test_a_default_is_no_former_field_and_nobody_makes_a_namespace_anew() -> None:
     default = widget({"limit": 10})
     assert await ask(Server(default, widget({"limit": 10})), widget({}), default) is NextStep.IN_STEP
