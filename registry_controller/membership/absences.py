@@ -96,6 +96,15 @@ class Absences:
         facts = self._facts(member, peer) if peer is not None else OwnClusterFacts(is_heard=False)
         return facts.has_own if facts.is_heard else None
 
+    def has_another(self, member: ClusterUID, name: str) -> bool:
+        """Return whether a live member is known to have a Cluster of itself under another name than `name`.
+
+        A Cluster of that name does not count: the list of a new rule, or the member's answer, may show before the watch
+        that it is gone.
+        """
+        held = self._peers[member].clusters.held if self.is_present(member) else None
+        return any(record.cluster_id == member and key != name for key, record in (held or {}).items())
+
     def serves_none(self, member: ClusterUID) -> bool:
         """Return whether a member answers, and does not serve Clusters: then it has none."""
         peer, cache = self._peers.get(member), self._sources.cache_of(member, meta.CLUSTER)

@@ -152,7 +152,7 @@ class StateReader:
         return MembershipState(
             tombstone=max([self._deleted_at(claim.owner, target) for claim in claims], default=0),
             gone=gone,
-            owner_is_present=natural is not None and self._absences.is_present(natural) is True,
+            owner_has_another=natural is not None and self._absences.has_another(natural, target.name),
             owner_leaves=owner_leaves,
             leaves_behind=natural is not None
             and (owner_leaves or natural in gone)

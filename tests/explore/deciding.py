@@ -141,7 +141,6 @@ class Deciding(Copying):
         return MembershipState(
             tombstone=max(self.mind.deleted_at[member], dict(self.mind.left).get(member, 0)),
             gone=gone,
-            owner_is_present=facts.is_heard and facts.has_own,
             owner_leaves=held is not None and leaves,
             leaves_behind=(leaves or IDS[member] in gone) and self.store.copies[member] is not None,
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from registry_controller.api import names
 from registry_controller.core.status.cluster import OWN_CLUSTER_MISSING
 from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, carry_over, config_map, rule, simulate
@@ -431,5 +432,26 @@ def test_others_of_its_id_that_come_and_go_do_not_take_the_place_of_the_own_clus
         assert a.get("ConfigMap", "told", namespace="default")["data"] == {"at": "a"}
         written = [write for write in a.server.journal if write.kind == "ConfigMap"]
         assert len(written) == 1
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("O6")
+def test_a_list_that_is_ahead_of_the_watch_does_not_show_that_the_own_cluster_has_another_name() -> None:
+    """A new rule has its own list, while the watch still shows the Cluster that is missing there."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, c = group["a"], group["c"]
+        await a.stop()
+        group.wire("c", "a").late_s = 300.0
+        a.delete("Cluster", "a")
+        c.delete("ResourceSyncRule", names.CLUSTERS_SINK)
+        await asyncio.sleep(20.0)
+        assert c.find("Cluster", "a") is not None
+        group.wire("c", "a").late_s = 0.0
+        a.start()
+        await group.settle()
+        assert not [write for write in c.server.journal if (write.verb, write.kind) == ("delete", "Cluster")]
 
     simulate(scenario, n=3)

@@ -105,7 +105,7 @@ def _is_missing_for_a_while(state: TargetState, member: MembershipState, current
     was lost, or before it named another one that does not work yet.
     """
     if state.target.group == meta.GROUP:
-        return not (member.owner_is_present or member.owner_leaves)
+        return not (member.owner_has_another or member.owner_leaves)
     return current.natural is not None or not member.has_cluster_here or member.needs_way
 
 

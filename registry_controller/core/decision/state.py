@@ -223,8 +223,8 @@ class MembershipState(NamedTuple):
     """The facts about the member of a Cluster or a registry Secret.
 
     `tombstone` is the revision up to which the target's natural owner deleted it. `gone` holds the departed members
-    whose Clusters are deleted here, by a tombstone or because this cluster leaves. For a Cluster, `owner_is_present`
-    means that its live member is known to have a Cluster of itself now, of any name, `owner_leaves` that it has had
+    whose Clusters are deleted here, by a tombstone or because this cluster leaves. For a Cluster, `owner_has_another`
+    means that its live member is known to have a Cluster of itself now, of another name, `owner_leaves` that it has had
     none for so long that it has left, and `leaves_behind` that copies of its objects must be deleted first.
     `has_cluster_here` means that any Cluster of the object's owner is here. `needs_way` means that its member is not
     read yet with the credentials that its Cluster here names, so that an earlier Secret is kept (P7). `successors` are
@@ -233,7 +233,7 @@ class MembershipState(NamedTuple):
 
     tombstone: int = 0
     gone: frozenset[ClusterUID] = frozenset()
-    owner_is_present: bool = False
+    owner_has_another: bool = False
     owner_leaves: bool = False
     leaves_behind: bool = False
     has_cluster_here: bool = True

@@ -160,3 +160,17 @@ def test_o6_a_member_that_makes_its_clusters_again_has_the_window_for_its_own() 
         absence = observe_absence(facts, absence, now_s=now_s, stored_since_s=None)
     assert absence is not None
     assert lasts_from_s(absence, lasts_s=600.0, window_s=30.0) == 735.0
+
+
+@pytest.mark.clause("O6")
+def test_only_a_cluster_of_another_name_shows_that_the_member_has_another() -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.set_peer(record("b"), record("c"))
+        assert not stage.absences.has_another(B, "b")
+        assert stage.absences.has_another(B, "b-0")
+        stage.set_peer(record("b"), is_alive=False)
+        assert not stage.absences.has_another(B, "b-0")
+        assert not stage.absences.has_another(ClusterUID("nobody"), "b-0")
+
+    play(main)
