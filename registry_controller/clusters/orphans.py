@@ -1,6 +1,7 @@
 """Finds the kinds of orphans: copies that may have to be deleted although no rule writes their kind any more (W3).
 
-They are searched in the cluster, by the label of their owner, because rules may have changed while no daemon ran.
+They are searched in the cluster, by the label of their owner, because rules may have changed while no daemon ran. They
+are searched again from time to time, because a backup tool may restore a copy of a kind that is not watched.
 
 Law: a kind is watched for as long as it has orphans. Where it may not be read in the whole cluster, its watches cover
 the daemon's namespace, and those in which rules have written since the start.
@@ -16,7 +17,7 @@ from typing import Final, NoReturn
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, RegistryError
 from registry_controller.api.meta import GVK, GVR
-from registry_controller.api.selection import Selection
+from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import LocalCache
 from registry_controller.core.decision.ownership import Binding, Marks, read_marks
@@ -32,7 +33,8 @@ _PAUSES_S: Final = (5.0, 30.0)
 """After a change of the served kinds: an API server serves a new kind a little late."""
 _SPACING_S: Final = 2.0  # so that a burst of changes is one look
 _RETRY_S: Final = 45.0  # less than a minute, jitter apart: it is one list a kind
-_PERIOD_S: Final = 600.0  # rights may have been granted
+SEARCH_PERIOD_S: Final = 600.0
+"""The interval between searches: copies may have been restored, and rights granted."""
 _MOST_NAMESPACES: Final = 32  # in which a kind is looked for on its own
 
 _What = tuple[str, str]
@@ -98,47 +100,54 @@ class OrphanFinder:
             self._found_more()
 
     async def find(self) -> NoReturn:
-        """Search every kind that we may list here: once, and again if it was not served, or the list failed."""
-        looked: set[GVK] = set()
-        denied: set[GVK] = set()
+        """Search every kind that we may list here: in each period, and if it was not served, or the list failed."""
+        searched: set[GVK] = set()
+        loop = asyncio.get_running_loop()
+        again_s = loop.time() + SEARCH_PERIOD_S
         while True:
             pauses_s = iter(_PAUSES_S)
             while not self._poked.is_set():
-                is_whole = await self._look_through(looked, denied)
+                if loop.time() >= again_s:
+                    searched, again_s = set(), loop.time() + SEARCH_PERIOD_S
+                is_whole = await self._look_through(searched)
                 self.is_complete = True
-                pause_s = next(pauses_s, _PERIOD_S)
-                if is_whole and pause_s == _PERIOD_S:
-                    looked, denied = looked - denied, set()
+                due_s = max(0.0, again_s - loop.time())
+                pause_s = min(due_s, next(pauses_s, due_s), due_s if is_whole else _RETRY_S)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause_s if is_whole else min(pause_s, _RETRY_S)):
+                    async with asyncio.timeout(pause_s):
                         await self._poked.wait()
             await asyncio.sleep(_SPACING_S)
             self._poked.clear()
 
-    async def _look_through(self, looked: set[GVK], denied: set[GVK]) -> bool:
-        """Search the kinds that were not searched; return true if all lists succeeded. Refused ones are `denied`."""
+    async def _look_through(self, searched: set[GVK]) -> bool:
+        """Search the kinds that are not in `searched`, and add them; return true if all lists succeeded."""
         served = await until_answered(self._discovery.list_writable, what="list the kinds that are served here")
         self._known |= {(kind.group, kind.kind): kind for kind, _ in reversed(served.kinds)}
         self._namespaced = {(kind.group, kind.kind) for kind, gvr in served.kinds if gvr.namespaced}
         if served.versions != self.served:
             self.served = served.versions
             self._found_more()
-        looked &= {kind for kind, _ in served.kinds}
+        searched &= {kind for kind, _ in served.kinds}
         is_whole = served.is_whole
         for kind, gvr in served.kinds:
-            if kind in looked:
+            if kind in searched:
                 continue
             try:
-                if not await self._look(kind, gvr):
-                    denied.add(kind)
-                looked.add(kind)
+                if not self._is_shown(kind):
+                    await self._look(kind, gvr)
+                searched.add(kind)
             except RegistryError as error:
                 log.debug("cannot search a kind for orphans", kind=str(kind), error=str(error))
                 is_whole = False
         return is_whole
 
-    async def _look(self, kind: GVK, gvr: GVR) -> bool:
-        """Search a kind where it may be read; return true if that is the whole cluster."""
+    def _is_shown(self, kind: GVK) -> bool:
+        """Return true if watches show every copy of a kind in the whole cluster."""
+        cache = self._copies.cache_of(kind.group, kind.kind)
+        return cache is not None and any(_is_complete(cache, place) for place in (EVERYTHING, COPIES))
+
+    async def _look(self, kind: GVK, gvr: GVR) -> None:
+        """Search a kind where it may be read."""
         what = (kind.group, kind.kind)
         try:
             has_some = await self._has_some(kind, gvr, COPIES)
@@ -152,7 +161,6 @@ class OrphanFinder:
         if has_some:
             self._found.add(what)
             self._found_more()
-        return is_whole
 
     def _note_narrow(self, what: _What, *, is_narrow: bool) -> None:
         if is_narrow != (what in self._narrow):
@@ -183,8 +191,6 @@ class OrphanFinder:
     def _end_search(self, what: _What, cache: LocalCache, shown_by: frozenset[Selection]) -> None:
         """End a search whose watches are complete; namespaces that may not be read are searched again later."""
         unheard = [selection for selection in shown_by if not _is_complete(cache, selection)]
-        if not unheard:
-            self._written.pop(what, None)
         if all(selection.namespace and _is_refused(cache, selection) for selection in unheard):
             self._found.discard(what)
 
@@ -230,8 +236,11 @@ class OrphanFinder:
         )
 
     async def _has_some(self, kind: GVK, gvr: GVR, selection: Selection) -> bool:
+        cache = self._copies.cache_of(kind.group, kind.kind)
         async for page in list_objects(self._reader, gvr, selection, kind=kind):
             for obj in page.items:
+                if cache is not None and obj.key.namespace in cache.shown:
+                    continue
                 target = meta.Target(kind.group, kind.kind, obj.key.namespace, obj.key.name)
                 if self._may_go(read_marks(obj.annotations, of=target)):
                     return True

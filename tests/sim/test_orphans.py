@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from registry_controller.api import meta
+from registry_controller.clusters.orphans import SEARCH_PERIOD_S
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.cluster.transport import Fault
@@ -260,3 +261,30 @@ def test_a_copy_that_is_stored_when_nobody_listens_any_more_is_found() -> None:
         Step(3.0, "is cut off from", "a", ("b", 60.0)),
     )
     assert not play(Schedule(seed=5835, count=3, joined=True, braked=True, closed="c", steps=steps)).broken
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_a_copy_that_a_backup_tool_restores_is_found_in_a_kind_that_nothing_watches(*, is_moved: bool) -> None:
+    """W3: its rule was deleted before, or writes another kind by now; the daemon runs all the time."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group.members
+        turned = {"mutations": {"groupVersionKind": {**WIDGET, "kind": "Gadget"}}}
+        here.create(rule("widgets", WIDGET, turned, deletionPolicy="Orphan" if is_moved else "Delete"))
+        owner.create({"kind": "Widget", "metadata": {"name": "x", "namespace": "default"}, "spec": {"value": "v"}})
+        await group.settle()
+        saved = here.get("Gadget", "x", namespace="default")
+        if is_moved:
+            here.apply(rule("widgets", WIDGET, {"match": [{"namespaces": ["default"]}]}, deletionPolicy="Orphan"))
+        else:
+            here.delete("ResourceSyncRule", "widgets")
+        await group.settle()
+        assert here.find("Gadget", "x", namespace="default") is None
+        info = {name: saved["metadata"][name] for name in ("name", "namespace", "labels", "annotations")}
+        here.create({**{part: saved[part] for part in ("kind", "spec")}, "metadata": info})
+        await asyncio.sleep(SEARCH_PERIOD_S)
+        await group.settle()
+        assert here.find("Gadget", "x", namespace="default") is None
+
+    simulate(scenario, n=2)

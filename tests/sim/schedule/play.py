@@ -16,6 +16,7 @@ from unittest import mock
 from registry_controller.api import meta
 from registry_controller.api.errors import Mistake
 from registry_controller.api.tombstone import is_own_tombstone
+from registry_controller.clusters.orphans import SEARCH_PERIOD_S
 from registry_controller.core.decision import deletion_limit
 from registry_controller.core.decision.decision import NeedsProof
 from registry_controller.core.decision.deletion_limit import window_of
@@ -161,6 +162,14 @@ async def _mend(stage: Stage) -> None:
     await asyncio.sleep(30.0)  # 20 of them may pass until a daemon has asked its members how its Cluster was
     if stage.rebuilt:
         await _introduce_rebuilt(stage)
+    _reunite(stage)
+    if stage.has_unseen_copies:  # a kind that is not watched any more is searched once a period
+        await asyncio.sleep(SEARCH_PERIOD_S)
+
+
+def _reunite(stage: Stage) -> None:
+    """Carry Clusters and credentials between all members, and take forged endpoints away."""
+    group = stage.group
     group.swap_all()
     for giver in group.members:
         for taker in group.members:

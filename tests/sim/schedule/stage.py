@@ -34,13 +34,14 @@ class Step(NamedTuple):
 
 
 class Stage:
-    """A group in the middle of a schedule."""
+    """A group in the middle of a schedule. `has_unseen_copies` is true once a copy was put where no rule writes."""
 
     def __init__(self, group: SimGroup, observer: Observer, tally: Tally) -> None:
         self.group = group
         self.observer = observer
         self.tally = tally
         self.is_mended = False
+        self.has_unseen_copies = False
         self._mending: list[tuple[Callable[[], None], asyncio.TimerHandle | None]] = []
 
     @property
