@@ -48,6 +48,33 @@ def test_a_copy_that_a_restore_made_old_is_brought_up_to_date(bump: int) -> None
 
 @pytest.mark.clause("A1")
 @pytest.mark.parametrize("bump", BUMPS)
+def test_copies_made_since_the_backup_are_made_again_though_their_events_were_late(bump: int) -> None:
+    """The restore resets the watch, which brings neither those events any more nor one of the new history."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        here.create(_rule(LABELS))
+        await group.settle()
+        backup = here.server.store.backup()
+        names = ("heard", "late", "later")
+        for name in names:
+            owner.create(config_map(name, {"value": "1"}, labels=LABELS))
+            await asyncio.sleep(1.0)
+            here.home.late_s = 20.0
+        group.cut("a")
+        here.server.store.restore(backup, bump=bump)
+        here.home.late_s = 0.0
+        owner.create(config_map("since", {"value": "1"}, labels=LABELS))
+        await group.settle()
+        found = {one["metadata"]["name"] for one in here.list("ConfigMap", namespace="default")}
+        assert found == {*names, "since"}
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("A1")
+@pytest.mark.parametrize("bump", BUMPS)
 def test_a_rule_is_obeyed_as_the_restore_left_it(bump: int) -> None:
     """An edit that is lost is followed no longer, and a rule that is lost neither; one that was deleted acts again."""
 
