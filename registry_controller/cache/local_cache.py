@@ -211,6 +211,8 @@ class LocalCache:
                 record.verified = record.revision
             case StatusStored() if record is not None:
                 record.record_status(result)
+                if result.obj is not None:
+                    self._note_write(result.obj)
             case Doubted() if record is not None:
                 record.desired = record.made_from = record.status_digest = None
                 record.verified = 0
@@ -278,6 +280,7 @@ class LocalCache:
     def _record_stored(self, key: ObjectKey, stored: Stored) -> None:
         """Record our own write, so that its event is no news. The answer may be late: events since then are newer."""
         obj = stored.obj
+        self._note_write(obj)
         told = self._expectations.pop_expected(obj)
         self._expectations.release(key)
         held = self.records.get(key)
@@ -313,6 +316,10 @@ class LocalCache:
         self._keep(key, fresh)
         if held is not None and held.marks.owner != stored.marks.owner:  # what waits for this one to go need not wait
             self._index.observer.on_copy_changed(self.target(key), held.marks.owner or HERE)
+
+    def _note_write(self, obj: PartialObject) -> None:
+        for stream in self._streams_for(obj.key):
+            stream.note_write(obj)
 
     def _on_written(self, key: ObjectKey) -> None:
         """Note that a write is over; no watch may show it."""

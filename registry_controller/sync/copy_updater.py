@@ -217,9 +217,12 @@ class CopyUpdater:
         if record.verified == record.revision:
             return True
         obj = self._bodies.peek(copy_slot(cache.kind, target.key))
-        if obj is None or not self._writer.still_as_written(record, obj):
+        if obj is None:
             return False
-        if not self._writer.still_has_status(record, obj):
+        current = orjson.loads(obj.raw)
+        if not self._writer.still_as_written(record, current):
+            return False
+        if not self._writer.still_has_status(record, current):
             cache.record_write(target.key, StatusStored(None))
             return False
         cache.record_write(target.key, Unchanged())

@@ -124,7 +124,7 @@ class CopyWriter:
                     )
                     remainder = with_unknown(verdict.remainder, unknown)
                 if step is NextStep.IN_STEP:
-                    self._accept(current, wanted, cache, remainder)
+                    self._accept(current, wanted, record, cache, remainder)
                     return result._replace(has_written=False)
                 unknown.clear()
         with cache.writing(wanted.target.key):
@@ -219,7 +219,10 @@ class CopyWriter:
         is_same = obj.uid == record.uid and obj.revision == record.revision
         return orjson.loads(obj.raw) if is_same else None
 
-    def _accept(self, current: Manifest, wanted: DesiredCopy, cache: LocalCache, remainder: Remainder) -> None:
+    def _accept(
+        self, current: Manifest, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache, remainder: Remainder
+    ) -> None:
+        """Record that a copy is in step as it is; its status is compared again where it was edited, too."""
         baseline = self.digest(current)
         info, is_plain = meta.metadata_of(current), _is_plain(current, baseline, wanted)
         revision, remainder = meta.revision(info.get("resourceVersion")), self._share(remainder)
@@ -227,6 +230,8 @@ class CopyWriter:
             str(info.get("uid", "")), revision, wanted.digest, baseline, is_plain=is_plain, remainder=remainder
         )
         cache.record_write(wanted.target.key, found)
+        if not self.still_has_status(record, current):
+            cache.record_write(wanted.target.key, StatusStored(None))
         self._on_stored(wanted.target, wanted.manifest, current)
 
     def _remember(
@@ -267,15 +272,15 @@ class CopyWriter:
         """Return a remainder, with extras that copies of one kind share."""
         return found._replace(extras=self._extras.one(found.extras)) if found.extras else found
 
-    def still_as_written(self, record: CopyRecord, obj: PartialObject) -> bool:
+    def still_as_written(self, record: CopyRecord, current: Manifest) -> bool:
         """Report whether a copy that changed here still has the synced fields that the server stored for us."""
-        return record.baseline is not None and self.digest(orjson.loads(obj.raw)) == record.baseline
+        return record.baseline is not None and self.digest(current) == record.baseline
 
-    def still_has_status(self, record: CopyRecord, obj: PartialObject) -> bool:
+    def still_has_status(self, record: CopyRecord, current: Manifest) -> bool:
         """Report whether a copy that changed here still has the status that the server stored for us."""
         if record.status_baseline is None:
             return True
-        return self._digest_status(orjson.loads(obj.raw).get("status") or {}) == record.status_baseline
+        return self._digest_status(current.get("status") or {}) == record.status_baseline
 
 
 def _is_plain(stored: Manifest, baseline: bytes, wanted: DesiredCopy) -> bool:

@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import ObjectKey
 from registry_controller.kube.object import PartialObject
+
+
+class LastChange(NamedTuple):
+    """The change of an object at a revision; `is_gone` is True for its deletion."""
+
+    key: ObjectKey
+    revision: int
+    is_gone: bool = False
+
+    def agrees(self, found: PartialObject | None) -> bool:
+        """Return whether an object is still as this change left it, or has changed since.
+
+        One that is missing now may have been deleted since, or may never have been in a restored history.
+        """
+        if self.is_gone:
+            return found is None or found.revision > self.revision
+        return found is not None and found.revision >= self.revision
 
 
 class EventHandler:
@@ -38,6 +56,11 @@ class EventHandler:
 
     def on_reset(self) -> None:
         """Receive that the next list replaces everything reported so far, also with lower revisions."""
+
+    @property
+    def written_last(self) -> LastChange | None:
+        """Return the last change that the handler knows from the answer to a write, since the last reset."""
+        return None
 
 
 class NotifyHandler(EventHandler):

@@ -169,11 +169,11 @@ class Reflector:
         last is compared, too.
         """
         delivery, scope = self._delivery, self._scope
-        present, found = await read_present(
-            self._reader, gvr, scope.selection, kind=scope.kind, key=delivery.changed_last
-        )
-        is_behind = present < delivery.revision
-        if not is_behind and delivery.agrees(found):
+        last, reached = delivery.changed_last, delivery.reached
+        key = last.key if last is not None else None
+        present, found = await read_present(self._reader, gvr, scope.selection, kind=scope.kind, key=key)
+        is_behind = present < reached
+        if not is_behind and (last is None or last.agrees(found)):
             return True
         delivery.reset(forgets_revision=is_behind)
         return False
@@ -188,13 +188,14 @@ class Reflector:
 
     async def _read_initial_events(self, events: AsyncGenerator[WatchEvent, None], gvr: GVR) -> bool:
         """Deliver the initial events; return False when the server sends none, or sends old ones."""
+        reached = self._delivery.reached
         self._delivery.begin_list()
         answers = self._reader.answers
         ends_at_s = asyncio.get_running_loop().time() + _INITIAL_S
         try:
             while (event := await self._next(events, ends_at_s=ends_at_s)) is not None:
                 if event.is_initial_end:
-                    if revision(event.resource_version) < self._delivery.revision:
+                    if revision(event.resource_version) < reached:
                         return False  # from a cache that lags behind; a list reads the stored objects
                     await self._delivery.end_list(event.resource_version)
                     return True
@@ -231,13 +232,13 @@ class Reflector:
 
     async def _list(self, gvr: GVR) -> None:
         """Deliver a list in pages."""
-        kind, selection = self._scope.kind, self._scope.selection
+        kind, selection, reached = self._scope.kind, self._scope.selection, self._delivery.reached
         pages = list_objects(self._reader, gvr, selection, kind=kind)
         async with contextlib.aclosing(pages):
             async for page in pages:
                 self._observer.on_answer()
                 if page.is_first:
-                    self._begin_list(revision(page.resource_version))
+                    self._begin_list(revision(page.resource_version), reached=reached)
                 await self._delivery.add(page.items)
                 if page.refused:
                     words = f"list {gvr} ({selection}): {page.refused} items are not objects of {kind}"
@@ -245,9 +246,9 @@ class Reflector:
                 if page.is_last:
                     await self._delivery.end_list(page.resource_version)
 
-    def _begin_list(self, listed: int) -> None:
+    def _begin_list(self, listed: int, *, reached: int) -> None:
         """Start a list at a revision. One that a quorum read, and that is earlier than known, shows another history."""
-        if 0 < listed < self._delivery.revision:
+        if 0 < listed < reached:
             self._delivery.reset(forgets_revision=True)
         self._delivery.begin_list()
 

@@ -11,7 +11,7 @@ from registry_controller.api.meta import ObjectKey, revision
 from registry_controller.api.selection import Selection
 from registry_controller.kube.object import PartialObject
 from registry_controller.kube.watch import WatchEvent, WatchEventType
-from registry_controller.watch.event_handler import EventHandler
+from registry_controller.watch.event_handler import EventHandler, LastChange
 from registry_controller.watch.fairness import TURN_S, EvaluationLimiter, LoopYielder, Measurement
 
 _CHECKED_EVERY: Final = 64  # new objects between two checks of the limit
@@ -64,8 +64,7 @@ class Delivery:
 
     `resume_at` is the resourceVersion from which a watch resumes, empty before a complete list; `revision` is the
     same as a number. `is_tainted` is True after an object that could not be read, until the next list. `is_stalled` is
-    True between an error and the recovery from it. `changed_last` is the key of the object with the last known change,
-    None without one.
+    True between an error and the recovery from it.
     """
 
     def __init__(self, handler: EventHandler, *, limiter: KindLimiter, check_room: Callable[[], None]) -> None:
@@ -76,19 +75,29 @@ class Delivery:
         self.revision = 0
         self.is_tainted = False
         self.is_stalled = False
-        self.changed_last: ObjectKey | None = None
-        self._changed_at = 0
-        self._is_gone = False
+        self._delivered: LastChange | None = None
 
     @property
     def size(self) -> int:
         """Return the number of known objects."""
         return len(self._keys)
 
+    @property
+    def changed_last(self) -> LastChange | None:
+        """Return the last known change, None without one: a write whose event was not delivered, or an event."""
+        written = self._handler.written_last
+        return written if written is not None and written.revision > self.revision else self._delivered
+
+    @property
+    def reached(self) -> int:
+        """Return the revision that the server has reached at least, unless it shows another history."""
+        last = self.changed_last
+        return self.revision if last is None else max(self.revision, last.revision)
+
     def begin_list(self) -> None:
         """Start a list."""
         self.is_tainted = False
-        self.changed_last, self._changed_at = None, 0
+        self._delivered = None
         self._keys.begin()
         self._handler.on_list()
 
@@ -128,7 +137,7 @@ class Delivery:
             self.refuse(event.refused)
         elif obj is not None and event.type is WatchEventType.DELETED:
             self._keys.drop(obj.key)
-            self._note_change(obj, is_gone=True)
+            self._note(obj, is_gone=True)
             self._handler.on_delete(obj.key, obj)
         elif obj is not None:
             self._add(obj)
@@ -137,7 +146,7 @@ class Delivery:
         """Require a list, which replaces everything delivered; `forgets_revision` after a restore from a backup."""
         if forgets_revision:
             self.revision = 0
-        self.resume_at = ""
+        self.resume_at, self._delivered = "", None
         self._handler.on_reset()
 
     def refuse(self, message: str) -> None:
@@ -161,24 +170,13 @@ class Delivery:
             self.is_stalled = False
             self._handler.on_recovered()
 
-    def agrees(self, found: PartialObject | None) -> bool:
-        """Return whether the object that changed last is still as it was delivered, or has changed since.
-
-        One that is missing now may have been deleted since, or may never have been in a restored history.
-        """
-        if self.changed_last is None:
-            return True
-        if self._is_gone:
-            return found is None or found.revision > self._changed_at
-        return found is not None and found.revision >= self._changed_at
-
-    def _note_change(self, obj: PartialObject, *, is_gone: bool) -> None:
-        if obj.revision >= self._changed_at:
-            self.changed_last, self._changed_at, self._is_gone = obj.key, obj.revision, is_gone
+    def _note(self, obj: PartialObject, *, is_gone: bool) -> None:
+        if self._delivered is None or obj.revision >= self._delivered.revision:
+            self._delivered = LastChange(obj.key, obj.revision, is_gone)
 
     def _add(self, obj: PartialObject) -> None:
         self._keys.add(obj.key)
-        self._note_change(obj, is_gone=False)
+        self._note(obj, is_gone=False)
         began_s = asyncio.get_running_loop().time()
         try:
             self._handler.on_object(obj)
@@ -267,7 +265,18 @@ class SelectionStream(EventHandler):
         self.listed_at = self.reached = 0
         self._before_list = 0
         self.outdated: dict[ObjectKey, PartialObject] | None = None
+        self._written: LastChange | None = None
         self._cache = cache
+
+    @property
+    def written_last(self) -> LastChange | None:
+        """Return the last change that is known from the answer to a write, since the last reset."""
+        return self._written
+
+    def note_write(self, obj: PartialObject) -> None:
+        """Note the object that the server stored for a write."""
+        if self._written is None or obj.revision > self._written.revision:
+            self._written = LastChange(obj.key, obj.revision)
 
     def on_list(self) -> None:
         """Note that a list begins."""
@@ -310,7 +319,7 @@ class SelectionStream(EventHandler):
         self.is_complete = False
         self.reached = max(self.reached, self.revision)
         self.revision = 0
-        self.outdated = None
+        self.outdated = self._written = None
         self._cache.on_stream_reset(self)
 
     def refused(self, error: InvalidObject) -> None:

@@ -11,6 +11,7 @@ from registry_controller.api import meta
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 
 LABELS = {"sync": "yes"}
+WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 BUMPS = [0, 1_000_000]
 
 
@@ -42,6 +43,68 @@ def test_a_copy_that_a_restore_made_old_is_brought_up_to_date(bump: int) -> None
         await group.settle()
         found = {one["metadata"]["name"]: one["data"] for one in here.list("ConfigMap", namespace="default")}
         assert found == {"edited": {"value": "2"}, "made": {"value": "1"}}
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("A1")
+@pytest.mark.parametrize("bump", BUMPS)
+def test_copies_made_since_the_backup_are_made_again_though_their_events_were_late(bump: int) -> None:
+    """The restore resets the watch, which brings neither those events any more nor one of the new history."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        here.create(_rule(LABELS))
+        await group.settle()
+        backup = here.server.store.backup()
+        names = ("heard", "late", "later")
+        for name in names:
+            owner.create(config_map(name, {"value": "1"}, labels=LABELS))
+            await asyncio.sleep(1.0)
+            here.home.late_s = 20.0
+        group.cut("a")
+        here.server.store.restore(backup, bump=bump)
+        here.home.late_s = 0.0
+        owner.create(config_map("since", {"value": "1"}, labels=LABELS))
+        await group.settle()
+        found = {one["metadata"]["name"] for one in here.list("ConfigMap", namespace="default")}
+        assert found == {*names, "since"}
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("R4")
+@pytest.mark.parametrize("verb", ["made", "edited", "status"])
+@pytest.mark.parametrize("bump", BUMPS)
+def test_a_write_that_the_restore_undid_before_its_event_came_is_done_again(bump: int, verb: str) -> None:
+    """The watch is where the backup was, so that only the answer to the write shows that history was lost."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        info = {"name": "one", "namespace": "default", "labels": LABELS}
+        first, second = ({"kind": "Widget", "metadata": info, "spec": {"value": value}} for value in ("1", "2"))
+        here.create(rule("wishes", WIDGET, {"mutations": {"syncStatus": True}}))
+        owner.create({**first, "metadata": {**info, "name": "other"}})
+        if verb != "made":
+            owner.create(first)
+        await group.settle()
+        backup = here.server.store.backup()
+        here.home.late_s = 60.0
+        if verb == "status":
+            owner.write_as("them", {**first, "status": {"phase": "Ready"}}, subresource="status")
+        else:
+            owner.apply(second)
+        await asyncio.sleep(0.5)
+        wanted = here.get("Widget", "one", namespace="default")
+        group.cut("a")
+        here.server.store.restore(backup, bump=bump)
+        here.home.late_s = 0.0
+        await group.settle()
+        found = here.get("Widget", "one", namespace="default")
+        assert (found["spec"], found.get("status")) == (wanted["spec"], wanted.get("status"))
+        assert here.condition("ResourceSyncRule", "wishes", "Synced")["status"] == "True"
 
     simulate(scenario, n=2)
 

@@ -289,6 +289,22 @@ def test_the_status_of_a_copy_that_is_edited_here_is_put_back() -> None:
 
 
 @pytest.mark.clause("W6")
+def test_a_status_that_is_edited_together_with_what_may_stay_is_put_back() -> None:
+    """The daemon hears of both edits at once: the label of another writer needs no write, the status does."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner = await a_copy(group, widget(value="small"), SYNCED_STATUS)
+        owner.write_as("them", widget({"phase": "Ready"}), subresource="status")
+        await group.settle()
+        here.write_as("somebody", widget({"phase": "Wrong"}), subresource="status")
+        annotate(here, 1)
+        await group.settle()
+        assert here.get("Widget", "one", namespace="default")["status"] == {"phase": "Ready"}
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("W6")
 def test_a_status_that_is_stored_otherwise_is_in_step_and_what_it_lacks_is_said() -> None:
     async def scenario(group: SimGroup) -> None:
         habits = group["a"].server.habits

@@ -302,12 +302,12 @@ class SimTransport:
         try:
             while True:
                 now = loop.time()
-                if self._closed or resets != self._wire.reset_count:
-                    raise aiohttp.ClientConnectionError("closed")
+                self._check_open(resets)
                 if watch.lines and self._wire.fault is not Fault.HUNG:
                     async with asyncio.timeout_at(quiet_until):
                         await self._wire.travel()
                         await asyncio.sleep(self._wire.lateness())
+                    self._check_open(resets)  # a reset discards what is late, and what the server says after it
                     data = b"".join(watch.lines)
                     watch.lines.clear()
                     for chunk in self._wire.split(data):
@@ -333,6 +333,11 @@ class SimTransport:
                             await news.wait()
         finally:
             self._waiters.pop(news.set, None)
+
+    def _check_open(self, resets: int) -> None:
+        """Raise where the connection was closed, or reset since there were so many resets."""
+        if self._closed or resets != self._wire.reset_count:
+            raise aiohttp.ClientConnectionError("closed")
 
     @contextlib.asynccontextmanager
     async def _deadline(self, timeout_s: float) -> AsyncIterator[None]:

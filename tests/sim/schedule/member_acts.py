@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from registry_controller.api import meta
-from registry_controller.api.tombstone import Tombstone, is_own_tombstone, tombstone_manifest
+from registry_controller.api.tombstone import Tombstone, tombstone_manifest
 from registry_controller.core.decision.tombstones import LASTS
 from registry_controller.membership.quota import MOST_OF_ONE
 from tests.sim.checks.expected_copies import marks_of
@@ -219,19 +219,6 @@ def leaves(stage: Stage, member: Member) -> bool:
     if member.find("ClusterFeature", stone.name) is None:
         member.create(tombstone_manifest(stone, secret=f"{NAMESPACE}/{member.name}", ordered=True))
     member.delete("Cluster", member.name)
-    return True
-
-
-@deed(lambda chance, who, names: (chance.choice((0.3, 20.0)),), weight=1)
-def loses_its_farewell(stage: Stage, member: Member, pause_s: float) -> bool:
-    """Lose the own tombstone while no daemon runs here, as in the restore of an etcd: the members show it."""
-    stones = [found for found in member.list("ClusterFeature") if is_own_tombstone(found, of=member.id)]
-    if not stones or member.find("Cluster", member.name) is not None:
-        return False
-    member.kill()
-    for stone in stones:
-        member.delete("ClusterFeature", stone["metadata"]["name"])
-    stage.until(pause_s, member.start_again)
     return True
 
 

@@ -51,17 +51,6 @@ def _left_and_relayed(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
-def _farewell_lost(chance: random.Random, names: str) -> list[Step]:
-    """A member leaves, loses its tombstone, and hears from the others that it has left."""
-    deaf, _, owner = _three(chance, names)
-    cut = Step(0.0, "is cut off from", owner, (deaf, chance.choice((5.0, 60.0))))
-    return [
-        Step(0.0, "leaves", owner),
-        Step(chance.choice((1.0, 40.0)), "loses its farewell", owner, (chance.choice((0.3, 20.0)),)),
-        *([cut] if chance.random() < 0.3 else []),
-    ]
-
-
 def _inhabited_namespace(chance: random.Random, names: str) -> list[Step]:
     """A Namespace is copied, somebody lives in the copy, and the owner deletes its own."""
     here, owner, _ = _three(chance, names)
@@ -368,5 +357,5 @@ def _refused(chance: random.Random, names: str) -> list[Step]:
 SCENES: Sequence[Callable[[random.Random, str], list[Step]]] = (
     _unheard_while_silent, _forged_relay, _left_and_relayed, _inhabited_namespace, _carried_credentials, _rivals,
     _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything, comes_and_goes, _reinstalled,
-    _another_kind, _altered_rule, moved_in_vain, _restored, _misplaced_name, _refused, _farewell_lost,
+    _another_kind, _altered_rule, moved_in_vain, _restored, _misplaced_name, _refused,
 )  # fmt: skip

@@ -21,7 +21,7 @@ from registry_controller.kube.discover import Discovery
 from registry_controller.kube.object import PartialObject
 from registry_controller.watch import reflector as module
 from registry_controller.watch import retry, stream
-from registry_controller.watch.event_handler import EventHandler
+from registry_controller.watch.event_handler import EventHandler, LastChange
 from registry_controller.watch.reflector import Reflector, WatchScope
 
 KIND = GVK("", "v1", "ConfigMap")
@@ -131,11 +131,17 @@ class Server:
 
 
 class Diary(EventHandler):
-    """A sink that writes down what it is told, in order."""
+    """A sink that writes down what it is told, in order. After each complete list it knows of one of its `writes`."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.troubles: list[errors.RegistryError] = []
+        self.writes: list[LastChange] = []
+        self.written: LastChange | None = None
+
+    @property
+    def written_last(self) -> LastChange | None:
+        return self.written
 
     def on_object(self, obj: PartialObject) -> None:
         self.lines.append(f"+{obj.key.name}@{obj.revision}")
@@ -144,6 +150,7 @@ class Diary(EventHandler):
         self.lines.append(f"-{key.name}" + (f"@{obj.revision}" if obj else ""))
 
     def on_synced(self, revision: int) -> None:
+        self.written = self.writes.pop(0) if self.writes else None
         self.lines.append("complete")
 
     def on_error(self, error: errors.RegistryError) -> None:
@@ -154,6 +161,7 @@ class Diary(EventHandler):
         self.lines.append("current")
 
     def on_reset(self) -> None:
+        self.written = None
         self.lines.append("outdated")
 
 
@@ -601,6 +609,30 @@ async def test_o3_a_server_whose_history_is_another_one_is_listed_anew(
     await follower.hears(
         "+a@3", "+b@4", "complete", *gone, "outdated", "+a@3", *([] if changes else ["-b"]), "complete"
     )
+
+
+@pytest.mark.parametrize(
+    ("present", "found"),
+    [(9, None), (11, None), (50, None), (50, 11)],
+    ids=["at the known one", "before the write", "past it without the object", "past it with an older object"],
+)
+async def test_o3_a_server_that_lost_a_write_whose_event_never_came_is_listed_anew(
+    present: int, found: int | None
+) -> None:
+    """R4: the watch itself knows nothing that is not there."""
+    anew = [line("ADDED", obj("a", 3)), line("ADDED", obj("b", 4)), bookmark(present, ends=True), FOREVER]
+    follower = Follower(Server(streams=[list(INITIAL), anew], revisions=[present], present={"c": found}))
+    follower.diary.writes = [LastChange(ObjectKey("n", "c"), 12)]
+    await follower.hears("+a@3", "+b@4", "complete", "outdated", "+a@3", "+b@4", "complete")
+
+
+async def test_p6_a_server_that_has_a_write_whose_event_never_came_is_resumed() -> None:
+    """R4."""
+    streams = [list(INITIAL), [line("ADDED", obj("c", 12)), FOREVER]]
+    follower = Follower(Server(streams=streams, revisions=[12], present={"c": 12}))
+    follower.diary.writes = [LastChange(ObjectKey("n", "c"), 12)]
+    await follower.hears("+a@3", "+b@4", "complete", "+c@12")
+    assert follower.server.asked[-1]["resourceVersion"] == "9"
 
 
 async def test_p6_what_was_deleted_and_created_again_is_of_the_same_history() -> None:
