@@ -9,7 +9,7 @@ import pytest
 from tests.sim.cluster.group import SimGroup, simulate
 from tests.sim.cluster.member import NAMESPACE
 from tests.sim.cluster.transport import Fault
-from tests.sim.schedule.leaving import declare, join_again, knows, leave, share, stones
+from tests.sim.schedule.leaving import declare, held, join_again, knows, leave, share, stones
 
 
 async def _rename_and_die(group: SimGroup) -> None:
@@ -64,6 +64,37 @@ def test_the_departure_of_a_member_that_renamed_its_secret_ends(restarts: bool) 
         for member in (here, there):
             assert member.find("Cluster", "c") is None
             assert not [found for found in member.list("Secret") if found["metadata"]["name"] in ("c", "c-new")]
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("O6")
+@pytest.mark.parametrize("restarts", [False, True])
+def test_who_leaves_a_member_that_renamed_its_secret_reads_it_to_the_end(restarts: bool) -> None:
+    """The credentials under the new name never came; those under the earlier one go after the Cluster that needs them.
+
+    A copy cannot be deleted for a while, and the Cluster waits for it. Without credentials it would stay for ever.
+    """
+
+    async def scenario(group: SimGroup) -> None:
+        await share(group)
+        b, here = group["b"], group["c"]
+        here.server.denied.add("Secret b-new")
+        own = b.get("Cluster", "b")
+        auth = {"secretRef": {"name": "b-new", "namespace": NAMESPACE}}
+        b.replace({**own, "spec": {**own["spec"], "authInfo": auth}})
+        await asyncio.sleep(10.0)
+        if restarts:
+            await here.restart()
+            await asyncio.sleep(60.0)
+        assert here.find("Secret", "b-new", namespace=NAMESPACE) is None
+        here.server.denied.add("ConfigMap goes")
+        asyncio.get_running_loop().call_later(20.0, here.server.denied.clear)
+        await leave(group, "c", wait_s=300.0)
+        await group.settle()
+        assert not here.list("Cluster")
+        assert knows(here, "b") == knows(b, "c") == (False, False)
+        assert held(here) == {"stays"}
 
     simulate(scenario, n=3)
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import orjson
 import pytest
 
+from registry_controller.api import meta
 from registry_controller.planner.output import build_explanation_document
 from registry_controller.planner.plan import PlanAction
+from tests.sim.checks.expected_copies import marks_of
+from tests.sim.checks.observer import Observer
 from tests.sim.cluster.dry_run import explained, plan
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.habits import Habit
 from tests.sim.cluster.member import Member
+from tests.sim.schedule.tally import Tally
 
 pytestmark = pytest.mark.clause("A10")
 
@@ -201,6 +206,33 @@ def test_a_lost_field_is_named_and_comes_with_the_upgrade_of_the_definition(valu
 
 
 @pytest.mark.clause("A2")
+def test_what_an_edit_takes_away_and_the_server_does_not_store_any_more_costs_one_write() -> None:
+    """It changes nothing but the revision of the source in the provenance; the observer breaks A1 at a second one."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner = await a_copy(group, widget(tier="gold", value="one"))
+        observer = Observer(group, Tally())
+        here.server.habits.add("Widget", Habit.PRUNES, "spec", "tier")
+        source = owner.get("Widget", "one", namespace="default")
+        owner.replace({**source, "status": {"ready": 1}}, subresource="status")
+        await group.settle()
+        before = writes_of(here)
+        annotate(here, 1)
+        await group.settle()
+        assert (spec_of(here), writes_of(here) - before) == ({"value": "one"}, 1)
+        assert not observer.broken
+        copy = here.get("Widget", "one", namespace="default")
+        said = marks_of(copy).provenance
+        earlier = {**said["source"], "resourceVersion": source["metadata"]["resourceVersion"]}
+        text = orjson.dumps({**said, "source": earlier}).decode()
+        copy["metadata"]["annotations"] |= {meta.PROVENANCE: text}
+        here.server.acting = here.name
+        here.replace(copy)
+        assert "A1" in {wrong.clause for wrong in observer.broken}
+
+    simulate(scenario, n=2)
+
+
 @pytest.mark.parametrize("is_down", [False, True])
 def test_a_field_of_the_last_wish_that_the_server_keeps_has_the_copy_made_anew(is_down: bool) -> None:
     """As a headless Service keeps its `clusterIP: None`."""

@@ -50,7 +50,10 @@ def _decide_known_member(
     if heir is not None and current.marks.is_copy and natural not in state.alive and natural != heir.owner:
         return Apply(heir, Reason.REBUILT)
     if natural is None and current.marks.owner is not None and current.marks.owner in state.departed:
-        # Credentials: the Cluster that named them went last, because it takes the connection with it.
+        # Credentials that no Cluster here names: earlier ones may still lead to the member (P7), so its Cluster goes
+        # first. That one goes last of all else, because it takes the connection with it.
+        if member.has_cluster_here:
+            return Hold(Reason.OWNER_LEAVES, current.marks.owner)
         return _remove(state, current, current.marks.owner)
     if natural is not None and natural in member.gone and current.marks.is_copy:
         return _on_own_tombstone(state, member, current, natural)

@@ -304,7 +304,7 @@ class Observer:
         if wrong and not self._is_pruned(entry, new):
             self._break("O3", where, wrong)
         self._check_order(entry, where, owner=owner, source=source)
-        self._check_need(entry.change, where)
+        self._check_need(entry, where)
 
     def _is_pruned(self, entry: Entry, new: Manifest) -> bool:
         """Say whether a rule's copy lost a field in an older definition, and is known by its digest to have."""
@@ -383,10 +383,33 @@ class Observer:
             self._break("O3", where, f"goes back from revision {known} of {owner} to {revision}")
         self._newest[place] = revision
 
-    def _check_need(self, change: Change, where: str) -> None:
+    def _check_need(self, entry: Entry, where: str) -> None:
         self._tally.clause("A1")
-        if change.before is not None and change.new is not None and _essence(change.before) == _essence(change.new):
+        before, new = entry.change.before, entry.change.new
+        is_same = before is not None and new is not None and _essence(before) == _essence(new)
+        if is_same and not self._undoes_in_vain(entry):
             self._break("A1", where, "was written although nothing in it changed")
+
+    def _undoes_in_vain(self, entry: Entry) -> bool:
+        """Say whether others took from an object what its API server does not store any more.
+
+        A daemon tries to put it back once (A10). The write changes nothing but the revision in the provenance.
+        """
+        edited: Manifest | None = None
+        for earlier in reversed(self.history.entries[:-1]):
+            change = earlier.change
+            if (earlier.cluster, change.kind, change.key) != (entry.cluster, entry.change.kind, entry.change.key):
+                continue
+            if change.before is None or change.new is None:
+                break
+            if earlier.who and not _same_but_status(change.before, change.new):
+                break
+            edited = edited if earlier.who else change.before
+        if edited is None:
+            return False
+        habits = self.history.members[entry.cluster].server.habits
+        stored = habits.stored_form(entry.change.kind.kind, edited, entry.change.before)
+        return _essence(stored) != _essence(edited)
 
     # Deletions.
 

@@ -82,9 +82,12 @@ def _forget(member: Member, name: str) -> None:
 
 @deed(nothing, weight=0)
 def has_many_names(stage: Stage, member: Member) -> bool:
-    """Make more Clusters of the own ID than others take; take them away at the end."""
+    """Make more Clusters of the own ID than others take; take them away at the end.
+
+    Not while the own Cluster is missing: one of these would be made again in its place, under another name.
+    """
     names = [f"{member.name}-{number}" for number in range(MOST_OF_ONE + 1)]
-    if stage.rebuilt or any(member.find("Cluster", name) for name in names):
+    if stage.rebuilt or not has_one_name(stage, member):
         return False
     for name in names:
         member.create({"kind": "Cluster", "metadata": {"name": name}, "spec": {"clusterID": member.id}})
