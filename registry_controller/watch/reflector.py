@@ -163,7 +163,7 @@ class Reflector:
             await self._watch(events)
 
     async def _goes_on(self, gvr: GVR) -> bool:
-        """Return whether the history of the server contains what was delivered; require a list otherwise.
+        """Return whether the history of the server contains the delivered changes; require a list otherwise.
 
         A server that was restored from a backup may be past the present position again. So the object that changed
         last is compared, too.

@@ -6,7 +6,7 @@ is older than the rule and still there. A rule that is lost with the definition,
 deleted.
 
 Laws: while the owner is silent, nothing is known · a rule that was deleted a moment ago may be created again · a
-cluster records what was deleted in it, and nothing that members say.
+cluster records its own deletions, and no report of its members.
 """
 
 from __future__ import annotations
