@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from registry_controller.api import meta, names
+from registry_controller.clusters.orphans import SEARCH_PERIOD_S
 from registry_controller.membership.leave import LeaveIncomplete
 from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import SECRET, SimGroup, rule, simulate
@@ -131,6 +132,30 @@ def test_a_rule_that_goes_takes_its_copies_away_where_its_namespace_alone_may_be
         assert a.find("Secret", "x", namespace="default") is None
         for found in a.list("ResourceSyncRule"):
             assert a.condition("ResourceSyncRule", found["metadata"]["name"], "Synced")["status"] == "True"
+
+    simulate(scenario, n=2)
+
+
+def test_a_restored_copy_is_found_in_a_namespace_that_rules_wrote_since_the_start() -> None:
+    """W3: no rule writes there any more, and the kind may not be read in the whole cluster."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b = group.members
+        group.wire("a", "a").narrowed["secrets"] = {NAMESPACE, "default"}
+        entry = {"match": [{**WANTED["match"][0], "namespaces": ["default"]}]}
+        a.create(rule("some", SECRET, entry, deletionPolicy="Delete"))
+        b.create(secret("x", "default"))
+        await group.settle()
+        saved = a.get("Secret", "x", namespace="default")
+        a.delete("ResourceSyncRule", "some")
+        await group.settle()
+        assert a.find("Secret", "x", namespace="default") is None
+        info = {name: saved["metadata"][name] for name in ("name", "namespace", "labels", "annotations")}
+        a.create({**{part: saved[part] for part in ("kind", "type", "data")}, "metadata": info})
+        await asyncio.sleep(SEARCH_PERIOD_S)
+        await group.settle()
+        assert a.find("Secret", "x", namespace="default") is None
 
     simulate(scenario, n=2)
 
