@@ -46,7 +46,7 @@ class ExpectedObjects:
     def missed(self, stream: SelectionStream) -> list[ObjectKey]:
         """Remove and return the objects that a stream's complete list is late enough to have, and has not named."""
         held = self.revisions.get(stream) or {}
-        missed = [key for key, revision in held.items() if revision <= stream.revision]
+        missed = [key for key, revision in held.items() if stream.covers(revision)]
         for key in missed:
             self._drop(stream, key)
         return missed

@@ -119,6 +119,11 @@ class LocalCache:
         self._update_shown()
         return PlaceChange(tuple(opened), tuple(sorted(stream.selection for stream in going)))
 
+    @property
+    def newest(self) -> int:
+        """Return the highest revision of the known copies; 0 without any."""
+        return max((record.revision for record in self.records.values()), default=0)
+
     def target(self, key: ObjectKey) -> Target:
         """Return an object of this kind as a target."""
         return Target(self.kind.group, self.kind.kind, key.namespace, key.name)
@@ -265,11 +270,11 @@ class LocalCache:
     def _take_back(self, stream: SelectionStream, key: ObjectKey, obj: PartialObject) -> None:
         """Take the older state of a complete list, where the list is late enough to have the state that is known.
 
-        The history with that state is gone, as after the restore of an etcd whose revision was raised. A write since
-        the list began has a later revision than the list.
+        The history with that state is gone, as after the restore of an etcd. A state since the list was requested has
+        a later revision than the list, and than all that was known before.
         """
         record = self.records.get(key)
-        if record is not None and record.revision > stream.listed_at:
+        if record is not None and record.revision > max(stream.listed_at, stream.known_before):
             return
         if record is not None:
             self.records[key] = replace(
@@ -348,7 +353,10 @@ class LocalCache:
         self.kind = kind
 
     def _hand_over(self, going: Collection[SelectionStream]) -> None:
-        """Move the objects of these streams to the remaining ones; drop those that none covers, without a report."""
+        """Move the objects of these streams to the remaining ones; drop those that none covers, without a report.
+
+        One that a remaining stream would have named is gone, as after the restore of a backup.
+        """
         self._has_unwatched = False
         bits = sum(stream.bit for stream in going)
         for stream in going:
@@ -357,12 +365,14 @@ class LocalCache:
             record.streams &= ~bits
             if record.streams:
                 continue
-            for heir in self._streams_for(key):
-                is_shown = record.marks.is_copy or not heir.selection.labels
-                if is_shown and not (heir.is_complete and heir.revision >= record.revision):
+            heirs = [heir for heir in self._streams_for(key) if record.marks.is_copy or not heir.selection.labels]
+            for heir in heirs:
+                if not (heir.is_complete and heir.covers(record.revision)):
                     record.streams |= heir.bit
                     self._expectations.objects.expect(heir, key, record.revision)
-            if not record.streams:
+            if not record.streams and heirs:
+                self._forget(key)
+            elif not record.streams:
                 self._drop(key)
         self.natives = {key: held & ~bits for key, held in self.natives.items() if held & ~bits}
 

@@ -112,6 +112,11 @@ class SourceCache:
         self.records: Mapping[ObjectKey, SourceRecord] = self._objects.by_key
         self.set_rules(rules)
 
+    @property
+    def newest(self) -> int:
+        """Return 0: `SourceRecords.is_behind` handles older states, object by object."""
+        return 0
+
     # Rules.
 
     def set_rules(self, rules: tuple[ActiveRule, ...]) -> RuleChange:

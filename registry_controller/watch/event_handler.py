@@ -33,6 +33,10 @@ class EventHandler:
     A handler never blocks, and never raises for a server's data.
     """
 
+    def on_list_request(self) -> int:
+        """Receive that a list is requested; return the highest revision that this server is known to have reached."""
+        return 0
+
     def on_list(self) -> None:
         """Receive the beginning of a list, before its first object."""
 

@@ -188,7 +188,7 @@ class Reflector:
 
     async def _read_initial_events(self, events: AsyncGenerator[WatchEvent, None], gvr: GVR) -> bool:
         """Deliver the initial events; return False when the server sends none, or sends old ones."""
-        reached = self._delivery.reached
+        reached = self._delivery.request_list()
         self._delivery.begin_list()
         answers = self._reader.answers
         ends_at_s = asyncio.get_running_loop().time() + _INITIAL_S
@@ -232,7 +232,7 @@ class Reflector:
 
     async def _list(self, gvr: GVR) -> None:
         """Deliver a list in pages."""
-        kind, selection, reached = self._scope.kind, self._scope.selection, self._delivery.reached
+        kind, selection, reached = self._scope.kind, self._scope.selection, self._delivery.request_list()
         pages = list_objects(self._reader, gvr, selection, kind=kind)
         async with contextlib.aclosing(pages):
             async for page in pages:

@@ -88,6 +88,10 @@ class Delivery:
         written = self._handler.written_last
         return written if written is not None and written.revision > self.revision else self._delivered
 
+    def request_list(self) -> int:
+        """Note that a list is requested; return the revision that it has at least, unless it shows another history."""
+        return max(self.reached, self._handler.on_list_request())
+
     @property
     def reached(self) -> int:
         """Return the revision that the server has reached at least, unless it shows another history."""
@@ -223,6 +227,10 @@ class KindLimiter:
 class StreamHandler(Protocol):
     """A cache: objects of one kind in one cluster."""
 
+    @property
+    def newest(self) -> int:
+        """Return the highest revision of the objects that are known from any stream, or write; 0 without any."""
+
     def on_object(self, stream: SelectionStream, obj: PartialObject) -> None:
         """Take an object's present state."""
 
@@ -251,7 +259,9 @@ class SelectionStream(EventHandler):
     Every object that its server stored up to `revision` was received, or comes with the present list. `generation` is
     that of the cache's rules at the start of the last list, `listed` at the start of the last complete list, -1 before.
     `listed_at` is the revision of the last list, and `reached` the highest one before it, also before the server's
-    history went back. While a list is read, `outdated` collects its objects that are older than the known ones.
+    history went back. `known_before` is the highest revision that the cache knew when the last complete list was
+    requested, which may be of a history that is lost. While a list is read, `outdated` collects its objects that are
+    older than the known ones.
     """
 
     def __init__(self, cache: StreamHandler, selection: Selection, bit: int, *, generation: int = 0) -> None:
@@ -264,6 +274,7 @@ class SelectionStream(EventHandler):
         self.revision = 0
         self.listed_at = self.reached = 0
         self._before_list = 0
+        self.known_before = self._requested_at = 0
         self.outdated: dict[ObjectKey, PartialObject] | None = None
         self._written: LastChange | None = None
         self._cache = cache
@@ -277,6 +288,15 @@ class SelectionStream(EventHandler):
         """Note the object that the server stored for a write."""
         if self._written is None or obj.revision > self._written.revision:
             self._written = LastChange(obj.key, obj.revision)
+
+    def covers(self, revision: int) -> bool:
+        """Return whether the stream, once it is complete, has an object that was known at a revision and is there."""
+        return revision <= max(self.revision, self.known_before)
+
+    def on_list_request(self) -> int:
+        """Note the highest known revision before a list."""
+        self._requested_at = self._cache.newest
+        return self._requested_at
 
     def on_list(self) -> None:
         """Note that a list begins."""
@@ -304,6 +324,7 @@ class SelectionStream(EventHandler):
     def on_synced(self, revision: int) -> None:
         """Note that every object that existed at a revision was received."""
         self.revision = max(self.revision, revision)
+        self.known_before = self._requested_at
         self.is_complete = True
         self.error = None
         self._cache.on_stream_synced(self)

@@ -79,6 +79,44 @@ class World:
         return sorted(key.name for key in self.cache.records)
 
 
+@pytest.mark.parametrize("closes_first", [True, False], ids=["the old place goes first", "the list comes first"])
+def test_the_list_of_a_new_place_shows_that_the_history_of_the_other_one_is_lost(closes_first: bool) -> None:
+    """R4, W3: it was requested after those states were known, so what it lacks, or has older, is as it says."""
+    world = World(X)
+    world.list(X, obj("kept", 4), obj("edited", 13), obj("made", 14), revision=15)
+    world.cache.set_places((X, COPIES))
+    copies = world.cache.streams[COPIES]
+    assert copies.on_list_request() == 14
+    if closes_first:
+        world.cache.set_places((COPIES,))
+    copies.on_reset()  # the reflector, since the list is of revision 9
+    copies.on_list()
+    copies.on_object(obj("kept", 4))
+    copies.on_object(obj("edited", 5))
+    copies.on_list_end(9)
+    copies.on_synced(9)
+    world.cache.set_places((COPIES,))
+    assert {key.name: record.revision for key, record in world.cache.records.items()} == {"kept": 4, "edited": 5}
+    assert "made" in {target.name for target in world.changed}
+
+
+def test_a_write_since_the_list_of_a_new_place_was_requested_is_in_no_list() -> None:
+    """R4: the list is earlier, and the watch after it shows the write."""
+    world = World(X)
+    world.list(X, obj("edited", 5), revision=10)
+    world.cache.set_places((X, COPIES))
+    copies = world.cache.streams[COPIES]
+    copies.on_list_request()
+    world.cache.streams[X].on_object(obj("edited", 13))
+    world.cache.streams[X].on_object(obj("made", 14))
+    copies.on_list()
+    copies.on_object(obj("edited", 5))
+    copies.on_list_end(11)
+    copies.on_synced(11)
+    world.cache.set_places((COPIES,))
+    assert {key.name: record.revision for key, record in world.cache.records.items()} == {"edited": 13, "made": 14}
+
+
 def test_a_place_that_comes_changes_no_record_and_is_reported_once_everything_in_it_is_known() -> None:
     world = World(X)
     world.list(X, obj())

@@ -138,10 +138,14 @@ class Diary(EventHandler):
         self.troubles: list[errors.RegistryError] = []
         self.writes: list[LastChange] = []
         self.written: LastChange | None = None
+        self.newest = 0
 
     @property
     def written_last(self) -> LastChange | None:
         return self.written
+
+    def on_list_request(self) -> int:
+        return self.newest
 
     def on_object(self, obj: PartialObject) -> None:
         self.lines.append(f"+{obj.key.name}@{obj.revision}")
@@ -624,6 +628,17 @@ async def test_o3_a_server_that_lost_a_write_whose_event_never_came_is_listed_an
     follower = Follower(Server(streams=[list(INITIAL), anew], revisions=[present], present={"c": found}))
     follower.diary.writes = [LastChange(ObjectKey("n", "c"), 12)]
     await follower.hears("+a@3", "+b@4", "complete", "outdated", "+a@3", "+b@4", "complete")
+
+
+@pytest.mark.parametrize(("listed", "is_lost"), [(11, True), (12, False)])
+async def test_r4_a_first_list_that_is_earlier_than_what_another_watch_knows_is_of_another_history(
+    listed: int, is_lost: bool
+) -> None:
+    """R4: a stream from a cache may lag, a list from the quorum does not."""
+    stored = listing(obj("a", 3), obj("b", 4), revision=listed)
+    follower = Follower(Server(streams=[list(INITIAL), [FOREVER]], lists=[stored]))
+    follower.diary.newest = 12
+    await follower.hears("+a@3", "+b@4", *(["outdated"] if is_lost else []), "+a@3", "+b@4", "complete")
 
 
 async def test_p6_a_server_that_has_a_write_whose_event_never_came_is_resumed() -> None:
