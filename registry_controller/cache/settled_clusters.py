@@ -39,6 +39,11 @@ class SettledClusters:
             del self._held[next(iter(self._held))]
         return settled.value
 
+    def is_another(self, member: ClusterUID, name: str) -> bool:
+        """Return whether the Cluster that counts has another name; False without one."""
+        held = self._held.get(member)
+        return held is not None and held.identity != name
+
     def get(self, member: ClusterUID) -> Manifest | None:
         """Return the Cluster that counted last; None where none was seen."""
         held = self._held.get(member)

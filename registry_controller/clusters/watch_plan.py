@@ -14,6 +14,7 @@ from registry_controller.api import meta
 from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID, Manifest
 from registry_controller.api.syncrule import SyncRule
+from registry_controller.cache.members import MemberRecord
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.settled_clusters import SettledClusters
 from registry_controller.clusters.local import LocalCluster
@@ -113,7 +114,7 @@ class WatchPlanner:
         self._local_cluster.set_kinds(watched)
         before, self._assigned = self._assigned, {}
         for cluster_id, peer in peers.items():
-            context = self._contexts.of(cluster_id, name=peer.name)
+            context = self._contexts.of(cluster_id, name=peer.name, shown=peer.clusters.held or {})
             selected = self._selection.known_values(cluster_id)
             assignment = _Assignment(peer, active, context, peer.features.held, selected)
             if assignment != before.get(cluster_id):
@@ -172,7 +173,8 @@ class TemplateContexts:
     """The objects that templates see beside the synced one: the owner's Cluster and our own.
 
     A Cluster of another name takes the place of the one before once it was the only one for `window_s` seconds: where
-    several come or go, their events are in no order. `due_s` is when time alone changes a context, None for never.
+    several come or go, their events are in no order, and a member that has several of itself will remove all but one.
+    `due_s` is when time alone changes a context, None for never.
     """
 
     def __init__(
@@ -192,11 +194,17 @@ class TemplateContexts:
     def due_s(self) -> float | None:
         return self._settled.due_s
 
-    def of(self, owner: ClusterUID, *, name: str) -> TemplateContext:
-        """Return the context of a member whose Cluster here has that name; while it is missing, the last one."""
+    def of(self, owner: ClusterUID, *, name: str, shown: Mapping[str, MemberRecord]) -> TemplateContext:
+        """Return the context of a member whose Cluster here has that name; while it is missing, the last one.
+
+        `shown` are the Clusters that the member itself has, by name; empty while they are unknown.
+        """
         made = self._made.get(owner, NO_CONTEXT)
         stored = self._registry.clusters.get(name)
-        theirs = self._settled.settle(owner, stored.manifest if stored is not None else None)
+        found = stored.manifest if stored is not None else None
+        if self._settled.is_another(owner, name) and _has_several(shown, owner):
+            found = None
+        theirs = self._settled.settle(owner, found)
         ours = self._settled.settle(self._local, self._registry.own_cluster(self._local))
         if theirs is None or (ours is None and made.local_cluster is not None):
             return made  # the Cluster is about to be restored
@@ -204,6 +212,10 @@ class TemplateContexts:
         if (made.cluster, made.local_cluster) != (context.cluster, context.local_cluster):
             made = self._made[owner] = context
         return made
+
+
+def _has_several(shown: Mapping[str, MemberRecord], owner: ClusterUID) -> bool:
+    return sum(record.cluster_id == owner for record in shown.values()) > 1
 
 
 def stable_part(manifest: Manifest | None) -> Manifest | None:

@@ -455,3 +455,39 @@ def test_a_list_that_is_ahead_of_the_watch_does_not_show_that_the_own_cluster_ha
         assert not [write for write in c.server.journal if (write.verb, write.kind) == ("delete", "Cluster")]
 
     simulate(scenario, n=3)
+
+
+@pytest.mark.clause("P2")
+def test_copies_keep_the_name_of_their_owner_while_that_has_several_clusters_of_itself() -> None:
+    """The others take four of one ID: the one that they had may not be among them."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b = group["a"], group["b"]
+        entry = {
+            "match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}],
+            "mutations": {
+                "overrides": [{"type": "replace", "path": "/metadata/name", "value": "told-{{ .Cluster.GetName }}"}]
+            },
+        }
+        b.create(rule("telling", CONFIG_MAP, entry))
+        a.create(config_map("told", {"at": "a"}, labels={"sync": "yes"}))
+        await group.settle()
+        await a.stop()
+        names = [f"a-{number}" for number in range(5)]
+        a.delete("Cluster", "a")
+        for name in names:
+            a.create({"kind": "Cluster", "metadata": {"name": name}, "spec": {"clusterID": a.id}})
+        await asyncio.sleep(5.0)
+        assert b.find("Cluster", "a") is None
+        await asyncio.sleep(100.0)
+        a.create({"kind": "Cluster", "metadata": {"name": "a"}, "spec": {"clusterID": a.id}})
+        a.start()
+        for name in names:
+            a.delete("Cluster", name)
+        await group.settle()
+        assert {item["metadata"]["name"] for item in b.list("Cluster")} == {"a", "b", "c"}
+        written = [(write.verb, write.key.name) for write in b.server.journal if write.kind == "ConfigMap"]
+        assert written == [("create", "told-a")]
+
+    simulate(scenario, n=3)

@@ -340,16 +340,47 @@ class Observer:
             if rule.kind != state["kind"] or not rule.matching(state):
                 said = said if "differs" in said else "was made by a rule that does not match its source"
                 continue
-            called = self.history.called(owner)
-            copy = make_copy(state, rule, owner=called, owner_id=marks.owner, local=entry.cluster)
-            if copy is None or copy.place != Place(new["kind"], key_of(new)):
-                continue
-            forms = stored_forms(dataclasses.replace(copy, status=None), self._habits(entry), new)
-            wrong = [form.differs(new) for form in forms]
-            if not all(wrong):
-                return ""
-            said = f"differs from {owner}'s: {wrong[0]}"
+            for called in (self.history.called(owner), *self._other_names(entry, owner)):
+                copy = make_copy(state, rule, owner=called, owner_id=marks.owner, local=entry.cluster)
+                if copy is None or copy.place != Place(new["kind"], key_of(new)):
+                    continue
+                forms = stored_forms(dataclasses.replace(copy, status=None), self._habits(entry), new)
+                wrong = [form.differs(new) for form in forms]
+                if not all(wrong):
+                    return ""
+                said = f"differs from {owner}'s: {wrong[0]}"
         return said
+
+    def _other_names(self, entry: Entry, owner: str) -> Iterator[str]:
+        """List the names of an owner's other Clusters here, where the daemon started without the usual one.
+
+        Of more Clusters of one ID than are taken, the usual one may not be here.
+        """
+        began_s, usual = self.history.members[entry.cluster].started_s, ObjectKey("", self.history.called(owner))
+        if [*self.history.states_since(entry.cluster, "Cluster", usual, at=began_s)][-1] is not None:
+            return
+        for key in list(self.history.keys(entry.cluster, "Cluster")):
+            found = self.history.states_since(entry.cluster, "Cluster", key, at=began_s)
+            if key != usual and any(one is not None and one["spec"]["clusterID"] == self._id(owner) for one in found):
+                self._tally.clause("P1")
+                yield key.name
+
+    def _is_named_otherwise(self, entry: Entry, before: Manifest) -> bool:
+        """Say whether a copy is at another place here, which its rule makes of another name of its owner."""
+        provenance, world = marks_of(before).provenance, self.history.world()
+        source, owner = provenance.get("source"), self._name(marks_of(before).owner)
+        state = world.all(owner, source["kind"]).get(_source_key(source)) if source and owner in world.names else None
+        if state is None:
+            return False
+        for called in self._other_names(entry, owner):
+            for rule in self._rules(entry, provenance["rule"]):
+                if rule.kind != state["kind"] or not rule.matching(state):
+                    continue
+                copy = make_copy(state, rule, owner=called, owner_id=self._id(owner), local=entry.cluster)
+                here = world.all(entry.cluster, copy.place.kind).get(copy.place.key) if copy is not None else None
+                if here is not None and copy is not None and copy.place != Place(before["kind"], key_of(before)):
+                    return marks_of(here).owner == self._id(owner)
+        return False
 
     def _rules(self, entry: Entry, name: str) -> Iterator[Rule]:
         """List what a rule was here at some time of late."""
@@ -419,7 +450,7 @@ class Observer:
         self._tally.clause("O5")
         kind = entry.change.kind.kind
         if kind in WRITTEN and not is_membership(before):
-            if not self._may_go(entry, before):
+            if not self._may_go(entry, before) and not self._is_named_otherwise(entry, before):
                 self._break("O5", where, "was deleted, and its owner had it, and a rule wanted it")
             for gone in self._lost_for_a_moment(entry, before):
                 self._break("W3", where, f"was deleted, and {gone}, for which it was wanted, was there a moment ago")

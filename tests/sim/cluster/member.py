@@ -129,7 +129,8 @@ class SimEar:
 class Member:
     """One cluster, and the daemon in it while that runs.
 
-    `starts` counts the daemons that there were, `options` are what the next one is given beside its names.
+    `starts` counts the daemons that there were, the last one from `started_s` on; `options` are what the next one is
+    given beside its names.
     """
 
     def __init__(
@@ -140,6 +141,7 @@ class Member:
         self.ready: dict[str, str | None] = {}
         self._group = group
         self.starts = 0
+        self.started_s = 0.0
         self.options: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
         self._ear: SimEar | None = None
@@ -222,6 +224,7 @@ class Member:
         wire = self.home
         ahead.set(lambda: self.server.clock_ahead)
         self.starts += 1
+        self.started_s = asyncio.get_running_loop().time()
         self._life = life = Life()
         transport: Any = SimTransport(wire, token=None, methods=WRITING, life=life)
         writer = Writer(transport)

@@ -18,7 +18,7 @@ from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.clusters.watch_plan import RuleChanges, TemplateContexts, WatchPlanner, differing, stable_part
 from registry_controller.core.mutation.mutate import NO_CONTEXT
 from registry_controller.core.rules.active import ActiveRule
-from tests.unit.clusters.builders import LOCAL, cluster_manifest, registry, rule_manifest
+from tests.unit.clusters.builders import LOCAL, cluster_manifest, record, registry, rule_manifest
 
 B, C = ClusterUID("id-b"), ClusterUID("id-c")
 MAP, SECRET = GVK("", "v1", "ConfigMap"), GVK("", "v1", "Secret")
@@ -33,6 +33,7 @@ class Peer:
         self.cluster_id, self.name = cluster_id, cluster_id.removeprefix("id-")
         held: Any = tuple(Feature(name, name, {}) for name in features)
         self.features = SimpleNamespace(held=held, is_current=True, deleted_rules={})
+        self.clusters = SimpleNamespace(held=None)
         self.given: list[Mapping[GVK, list[str]]] = []
         self.watches = self
 
@@ -193,20 +194,20 @@ async def test_w3_a_peer_that_was_not_given_rules_has_not_got_them() -> None:
 
 def test_templates_see_the_owners_cluster_and_our_own() -> None:
     contexts = TemplateContexts(registry=registry(OWN, cluster_manifest("b")), local=LOCAL)
-    context = contexts.of(B, name="b")
+    context = contexts.of(B, name="b", shown={})
     assert context.cluster is not None
     assert context.local_cluster is not None
     assert [found["metadata"]["name"] for found in (context.cluster, context.local_cluster)] == ["b", "own"]
-    assert contexts.of(B, name="b") is context
+    assert contexts.of(B, name="b", shown={}) is context
 
 
 def test_a_context_stays_while_the_cluster_is_missing() -> None:
     held = registry(OWN, cluster_manifest("b"))
     contexts = TemplateContexts(registry=held, local=LOCAL)
-    assert contexts.of(C, name="c") is NO_CONTEXT
-    context = contexts.of(B, name="b")
+    assert contexts.of(C, name="c", shown={}) is NO_CONTEXT
+    context = contexts.of(B, name="b", shown={})
     held.apply("clusters", "DELETED", {**cluster_manifest("b"), "metadata": {"name": "b", "resourceVersion": "9"}})
-    assert contexts.of(B, name="b") is context
+    assert contexts.of(B, name="b", shown={}) is context
 
 
 @pytest.mark.clause("W3")
@@ -214,7 +215,7 @@ def test_a_context_has_another_own_cluster_once_it_was_the_only_one_for_the_wind
     """Of several that come or go, the events are in no order."""
     clock, held = SimpleNamespace(now_s=1000.0), registry(OWN, cluster_manifest("b"))
     contexts = TemplateContexts(registry=held, local=LOCAL, window_s=30.0, now_s=lambda: clock.now_s)
-    first = contexts.of(B, name="b")
+    first = contexts.of(B, name="b", shown={})
 
     def change(event: str, name: str, revision: str) -> None:
         found = cluster_manifest(name, cluster_id=LOCAL)
@@ -222,18 +223,37 @@ def test_a_context_has_another_own_cluster_once_it_was_the_only_one_for_the_wind
 
     change("DELETED", "own", "11")
     change("ADDED", "own-1", "12")
-    assert contexts.of(B, name="b") is first
+    assert contexts.of(B, name="b", shown={}) is first
     assert contexts.due_s == clock.now_s + 30.0
     change("ADDED", "own-2", "13")
     clock.now_s += 40.0
-    assert contexts.of(B, name="b") is first, "there are two"
+    assert contexts.of(B, name="b", shown={}) is first, "there are two"
     change("DELETED", "own-1", "14")
-    assert contexts.of(B, name="b") is first
+    assert contexts.of(B, name="b", shown={}) is first
     clock.now_s += 30.0
-    last = contexts.of(B, name="b").local_cluster
+    last = contexts.of(B, name="b", shown={}).local_cluster
     assert last is not None
     assert last["metadata"]["name"] == "own-2"
     assert contexts.due_s is None
+
+
+@pytest.mark.clause("W3")
+def test_a_context_stays_while_its_member_has_several_clusters_of_itself() -> None:
+    """Of more than four, the one that the member had first may be missing here."""
+    clock, held = SimpleNamespace(now_s=1000.0), registry(OWN, cluster_manifest("b"), cluster_manifest("b-1"))
+    contexts = TemplateContexts(registry=held, local=LOCAL, window_s=30.0, now_s=lambda: clock.now_s)
+    first = contexts.of(B, name="b", shown={})
+    several = {name: record(name, cluster_id=B) for name in ("b", "b-1")}
+    for _ in range(3):
+        clock.now_s += 40.0
+        assert contexts.of(B, name="b-1", shown=several) is first
+        assert contexts.due_s is None
+    only = {"b-1": several["b-1"], "c": record("c")}
+    assert contexts.of(B, name="b-1", shown=only) is first
+    clock.now_s += 40.0
+    last = contexts.of(B, name="b-1", shown=only).cluster
+    assert last is not None
+    assert last["metadata"]["name"] == "b-1"
 
 
 def test_the_stable_part_of_a_cluster_leaves_out_what_changes_by_itself() -> None:
