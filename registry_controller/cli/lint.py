@@ -20,6 +20,7 @@ from registry_controller.cli.documents import Document, Duplicate, Item, Positio
 from registry_controller.cli.lint_fix import fix_text
 from registry_controller.core.rules.findings import Finding
 from registry_controller.core.rules.misplaced import list_errors
+from registry_controller.core.rules.read_errors import find_all_problems
 from registry_controller.core.rules.schema import find_schema_errors, suggest_name
 from registry_controller.core.rules.validation import find_problems, has_too_many_values
 
@@ -192,7 +193,9 @@ def _reading_findings(manifest: Mapping[str, Any], kind: str) -> list[Finding]:
     if reader is None:
         misplaced = [*list_errors(manifest)]
         paths = {finding.path for finding in misplaced}
-        found = find_problems(manifest)[1]
+        rule, found = find_problems(manifest)
+        if rule is None and not has_too_many_values(manifest.get("spec")):
+            found = find_all_problems(manifest)
         return [*misplaced, *(finding for finding in found if finding.is_error or finding.path not in paths)]
     try:
         reader(manifest)

@@ -83,9 +83,13 @@ def find_problems(manifest: meta.Manifest) -> tuple[SyncRule | None, list[Findin
         rule = read_rule(manifest)
     except InvalidObject as error:
         return None, [Finding(error.path, error.message)]
-    # A rule that is too large is not checked any further.
+    return rule, check_rule(rule, manifest)
+
+
+def check_rule(rule: SyncRule, manifest: meta.Manifest) -> list[Finding]:
+    """Find errors and warnings in a rule that was read. One that is too large is not checked any further."""
     errors = [*_check_limits(rule)] or [*_check_rule(rule), *_check_selectors(Field(manifest, "")["spec"])]
-    return rule, [*errors, *find_warnings(rule, manifest)]
+    return [*errors, *find_warnings(rule, manifest)]
 
 
 def has_too_many_values(spec: object) -> bool:
