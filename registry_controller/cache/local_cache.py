@@ -53,8 +53,8 @@ class CopyObserver(Protocol):
     def on_local_synced(self, cache: LocalCache, place: Selection) -> None:
         """All objects in a place are known now, for the first time."""
 
-    def on_local_relisted(self, cache: LocalCache) -> None:
-        """A list begins to replace the records of a kind; missing objects may have gone with the restore of an etcd."""
+    def on_local_listing(self, cache: LocalCache) -> None:
+        """A list of a kind begins, or is due: what it lacks, and rules, may have gone with the restore of an etcd."""
 
     def on_local_status_changed(self, cache: LocalCache) -> None:
         """An error, a list or a write changed the state of a kind as a whole."""
@@ -230,9 +230,8 @@ class LocalCache:
             self._index.bodies.drop(BodyKey(HERE, self.kind, key))
 
     def on_stream_listing(self, stream: SelectionStream) -> None:
-        """Note that another list begins: no event showed that its missing objects were deleted."""
-        if stream.listed >= 0:
-            self._index.observer.on_local_relisted(self)
+        """Note that a list begins: this cluster may be in an older state, without rules that are known."""
+        self._index.observer.on_local_listing(self)
 
     def on_stream_listed(self, stream: SelectionStream) -> None:
         """Do nothing: the limit on deletions does not concern the local history."""
@@ -260,7 +259,7 @@ class LocalCache:
         """Note that this cluster may be in an older state: its known objects may be from another history then."""
         if not self._has(stream):
             return
-        self._index.observer.on_local_relisted(self)
+        self._index.observer.on_local_listing(self)
         stream.listed = -1
         self._update_shown()
         self._expectations.drop_stream(stream)

@@ -33,7 +33,7 @@ class World:
         self.copies = CopyIndex(
             bodies=BodyCache(),
             offers=no_offers(),
-            observer=Observer(on_local_relisted=self._stand, on_local_status_changed=self._stand),
+            observer=Observer(on_local_listing=self._stand, on_local_status_changed=self._stand),
         )
         unused: Any = None
         self.finder = OrphanFinder(
