@@ -104,6 +104,14 @@ class History:
         """List the keys that objects of a kind ever had."""
         return (key for where, of, key in list(self._states) if (where, of) == (cluster, kind))
 
+    def away_s(self, cluster: str, kind: str, key: ObjectKey, *, since: float, until: float) -> float:
+        """Return for how many seconds of a time an object was missing that was there before."""
+        known = itertools.dropwhile(lambda state: state.manifest is None, self.states(cluster, kind, key))
+        states = [state for state in known if state.at < until]
+        ends = [*(state.at for state in states[1:]), until]
+        gone = [(state.at, end) for state, end in zip(states, ends, strict=True) if state.manifest is None]
+        return sum(max(0.0, end - max(since, at)) for at, end in gone)
+
     def states_since(self, cluster: str, kind: str, key: ObjectKey, *, at: float) -> Iterator[Manifest | None]:
         """List what an object was at some time from a moment on, the last first."""
         for state in reversed(self.states(cluster, kind, key)):

@@ -47,6 +47,7 @@ from tests.sim.cluster.store import Change
 from tests.sim.schedule.tally import Tally
 from tests.sim.schedule.vocabulary import CANARY, EVIL, INSTANCE, NEWER, TRACKED_BY, TRACKED_IN, WRITTEN
 
+_RULES_ARE_DEFINED = ("CustomResourceDefinition", ObjectKey("", f"{meta.RULES.resource}.{meta.GROUP}"))
 WINDOW_S = 62.0
 """How old what a daemon goes by may be: a hung request gives up after 30 s, and a silent peer counts as gone then."""
 ABSENCE_S = 600.0
@@ -383,12 +384,13 @@ class Observer:
         return False
 
     def _rules(self, entry: Entry, name: str) -> Iterator[Rule]:
-        """List what a rule was here at some time of late."""
+        """List what a rule was here at some time of late; while no rule can be read here, none is missing."""
         if name.startswith("cluster-registry-core"):
             yield next(rule for rule in self.oracle().rules(entry.cluster) if rule.name == name)
             return
-        key = ObjectKey("", name)
-        for found in self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=entry.at - WINDOW_S):
+        key, since_s = ObjectKey("", name), entry.at - WINDOW_S
+        since_s -= self.history.away_s(entry.cluster, *_RULES_ARE_DEFINED, since=since_s, until=entry.at)
+        for found in self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=since_s):
             if found is not None:
                 yield (rule := Rule(found, ("", "", "")))
                 yield from self._as_written(entry, rule)
