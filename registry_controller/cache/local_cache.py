@@ -54,7 +54,7 @@ class CopyObserver(Protocol):
         """All objects in a place are known now, for the first time."""
 
     def on_local_listing(self, cache: LocalCache) -> None:
-        """A list of a kind begins, or is due: what it lacks, and rules, may have gone with the restore of an etcd."""
+        """A list of a kind begins, or is due: objects that it lacks, and rules, may be lost with a restored etcd."""
 
     def on_local_status_changed(self, cache: LocalCache) -> None:
         """An error, a list or a write changed the state of a kind as a whole."""
@@ -230,8 +230,12 @@ class LocalCache:
             self._index.bodies.drop(BodyKey(HERE, self.kind, key))
 
     def on_stream_listing(self, stream: SelectionStream) -> None:
-        """Note that a list begins: this cluster may be in an older state, without rules that are known."""
-        self._index.observer.on_local_listing(self)
+        """Note that a list begins: this cluster may be in an older state, without rules that are known.
+
+        The first list of a place beside a complete one does not count: the other place is listed again then.
+        """
+        if stream.listed >= 0 or not any(other.is_complete for other in self.streams.values()):
+            self._index.observer.on_local_listing(self)
 
     def on_stream_listed(self, stream: SelectionStream) -> None:
         """Do nothing: the limit on deletions does not concern the local history."""

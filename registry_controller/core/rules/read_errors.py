@@ -26,9 +26,9 @@ _VALID: Final[Mapping[str, Any]] = {
 
 
 def find_all_problems(manifest: meta.Manifest) -> list[Finding]:
-    """Return the errors of a rule that cannot be read, at most 50, and what is wrong in the rest of it.
+    """Return the errors of a rule that cannot be read, at most 50, and the problems of its other fields.
 
-    Each error is left out of the rule before the rule is read again. What is then missing is no error.
+    Each invalid field is left out before the rule is read again. That it is missing then is no error.
     """
     remaining, found = copy.deepcopy(dict(manifest)), list[Finding]()
     left_out: set[_Path] = set()
@@ -58,9 +58,9 @@ def _is_apart(path: str, left_out: Set[_Path]) -> bool:
 
 
 def _leave_out(manifest: dict[str, Any], path: _Path) -> _Path | None:
-    """Leave out the value at a path, or else what contains it; return the path of what was left out.
+    """Leave out the value at a path, or else the field or element around it; return the path of that.
 
-    An element of a list becomes a valid one, so that the paths of the others stay; None without anything.
+    An element of a list becomes a valid one, so that the other paths stay the same. None where no field is left.
     """
     holders = list(_holders(manifest, path))
     for depth, (holder, key) in reversed(list(enumerate(holders, start=1))):
@@ -75,7 +75,7 @@ def _leave_out(manifest: dict[str, Any], path: _Path) -> _Path | None:
 
 
 def _holders(value: object, path: _Path) -> Iterator[tuple[Any, str]]:
-    """List what is on a path, from the top: each object or list, with the key or index that leads on."""
+    """List the objects and lists on a path, from the top, each with the key or index that leads on."""
     for part in path:
         key = part.strip("[]")
         if isinstance(value, Mapping):
