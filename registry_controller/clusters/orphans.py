@@ -4,14 +4,15 @@ They are searched in the cluster, by the label of their owner, because rules may
 are searched again from time to time, because a backup tool may restore a copy of a kind that is not watched.
 
 Law: a kind is watched for as long as it has orphans. Where it may not be read in the whole cluster, its watches cover
-the daemon's namespace, and those in which rules have written since the start.
+the daemon's namespace, and those in which rules have written since the start. A watch of the whole cluster stays beside
+them while copies in other namespaces are known: a refusal does not show that they are gone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Final, NoReturn
 
 from registry_controller.api import meta
@@ -180,8 +181,8 @@ class OrphanFinder:
             known = self._known.get(what) or (cache.kind if cache is not None else None)
             assert known is not None
             kind, places = kinds.get(what, (known, frozenset()))
-            shown_by = self._shown_by(what, places)
-            is_left = cache is not None and self._has_leftovers(cache, places)
+            shown_by = self._shown_by(what, places, cache=cache)
+            is_left = cache is not None and self._has_leftovers(cache, {place.namespace for place in places})
             if cache is not None and not is_left:
                 self._end_search(what, cache, shown_by)
             if is_left or what in self._found:
@@ -199,9 +200,15 @@ class OrphanFinder:
         asked = (places for kind, places in self._wanted.items() if (kind.group, kind.kind) == what)
         return frozenset[Selection]().union(*asked)
 
-    def _shown_by(self, what: _What, places: frozenset[Selection]) -> frozenset[Selection]:
-        """Return places that show every copy of a kind that we may read: the places of rules, or the owner's label."""
-        in_whole = (Selection(namespace=namespace) for namespace in self._namespaces(what, places))
+    def _shown_by(self, what: _What, places: frozenset[Selection], *, cache: LocalCache | None) -> frozenset[Selection]:
+        """Return places that show every copy of a kind that we may read: the places of rules, or the owner's label.
+
+        Known copies elsewhere are kept by a watch of the whole cluster, which shows when it may be read again.
+        """
+        namespaces = self._namespaces(what, places)
+        if cache is not None and "" not in namespaces and self._has_leftovers(cache, namespaces):
+            namespaces |= {""}
+        in_whole = (Selection(namespace=namespace) for namespace in namespaces)
         return frozenset(whole if whole in places else COPIES._replace(namespace=whole.namespace) for whole in in_whole)
 
     def _namespaces(self, what: _What, places: frozenset[Selection]) -> set[str]:
@@ -228,9 +235,9 @@ class OrphanFinder:
         self._found.add(what)
         self._known.setdefault(what, kind)
 
-    def _has_leftovers(self, cache: LocalCache, places: frozenset[Selection]) -> bool:
-        """Return true if a copy outside the places of rules may have to be deleted."""
-        elsewhere = cache.namespaces.keys() - {place.namespace for place in places}
+    def _has_leftovers(self, cache: LocalCache, namespaces: Set[str]) -> bool:
+        """Return true if a copy outside these namespaces may have to be deleted."""
+        elsewhere = cache.namespaces.keys() - namespaces
         return bool(elsewhere) and any(
             key.namespace in elsewhere and self._may_go(record.marks) for key, record in cache.records.items()
         )

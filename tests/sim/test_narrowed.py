@@ -11,7 +11,7 @@ from registry_controller.api import meta, names
 from registry_controller.clusters.orphans import SEARCH_PERIOD_S
 from registry_controller.membership.leave import LeaveIncomplete
 from tests.sim.cluster.clock import virtual_clocks
-from tests.sim.cluster.group import SECRET, SimGroup, rule, simulate
+from tests.sim.cluster.group import CONFIG_MAP, SECRET, SimGroup, rule, simulate
 from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.schedule.leaving import join_again, knows, leave, shared
 
@@ -156,6 +156,34 @@ def test_a_restored_copy_is_found_in_a_namespace_that_rules_wrote_since_the_star
         await asyncio.sleep(SEARCH_PERIOD_S)
         await group.settle()
         assert a.find("Secret", "x", namespace="default") is None
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_copies_that_are_known_go_soon_after_a_right_is_back(*, is_changed: bool) -> None:
+    """W3: Secrets may not be read for a moment just when their rule goes, or reads another kind."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b = group.members
+        a.create(rule("all", SECRET, WANTED, deletionPolicy="Delete"))
+        b.create(secret("x", "default"))
+        await group.settle()
+        assert a.find("Secret", "x", namespace="default")
+        narrow(group, "a")
+        group.wire("a", "a").cut()
+        if is_changed:
+            a.apply(rule("all", CONFIG_MAP, WANTED, deletionPolicy="Delete"))
+        else:
+            a.delete("ResourceSyncRule", "all")
+        await asyncio.sleep(60.0)  # a rule that is created again within 30 s was not deleted
+        assert a.find("Secret", "x", namespace="default")
+        assert a.condition("ResourceSyncRule", names.SECRETS_SINK, "Synced")["status"] == "True"
+        widen(group, "a")
+        await asyncio.sleep(90.0)
+        assert a.find("Secret", "x", namespace="default") is None
+        assert credentials(a) == set("ab")
 
     simulate(scenario, n=2)
 

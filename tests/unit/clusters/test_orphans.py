@@ -180,6 +180,24 @@ def test_where_a_kind_may_not_be_read_whole_its_namespaces_are_searched_one_by_o
     assert world.plan() == frozenset()
 
 
+def test_w3_a_kind_that_may_not_be_read_for_a_while_is_watched_whole_while_copies_are_known() -> None:
+    world = World()
+    world.finder._namespaced.add(("", "ConfigMap"))
+    world.plan(EVERYTHING)
+    world.list(EVERYTHING, [copy("one")])
+    assert world.plan() == {COPIES}
+    own = COPIES._replace(namespace="own")
+    world.cache().streams[COPIES].on_error(Forbidden("no"))
+    assert world.plan() == {COPIES, own}
+    world.cache().streams[own].on_error(Forbidden("no"))
+    assert world.plan() == {COPIES, own}
+    assert ObjectKey("x", "one") in world.cache().records
+    world.list(COPIES, [copy("one")])
+    assert world.plan() == {COPIES}
+    world.cache().streams[COPIES].on_delete(ObjectKey("x", "one"), copy("one", revision=12))
+    assert world.plan() == frozenset()
+
+
 def test_w3_a_kind_that_may_be_read_whole_since_is_searched_whole() -> None:
     world = World()
     world.finder._namespaced.add(("", "ConfigMap"))
