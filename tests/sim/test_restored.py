@@ -9,6 +9,10 @@ import pytest
 
 from registry_controller.api import meta
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.schedule.play import play
+from tests.sim.schedule.schedule import Schedule
+from tests.sim.schedule.stage import Step
+from tests.sim.schedule.tally import RESTORED, RESTORED_AHEAD
 
 LABELS = {"sync": "yes"}
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
@@ -156,3 +160,20 @@ def test_an_owner_whose_etcd_was_restored_is_followed(bump: int) -> None:
         assert here.condition("ResourceSyncRule", "wishes", "HistoryRestored")["status"] == "True"
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.clause("A1")
+@pytest.mark.parametrize("bump", BUMPS)
+def test_a_copy_that_comes_back_half_deleted_is_made_anew(bump: int) -> None:
+    """The backup is from before its finalizer was removed: the controller of that finalizer removes it again."""
+    steps = (
+        Step(0.0, "rules", "b", ("configmaps-1", ("ConfigMap", "plain", "labels", "Delete", ""))),
+        Step(0.0, "puts", "c", (("ConfigMap", "default", "z"), "1", "sync")),
+        Step(3.0, "holds copy while it goes", "b", (0, 5.0)),
+        Step(0.0, "puts", "c", (("ConfigMap", "default", "z"), "2", "sync")),
+        Step(1.0, "has its etcd restored", "b", (30.0, bump)),
+    )
+    outcome = play(Schedule(seed=1, count=3, joined=True, steps=steps))
+    assert outcome.tally.deeds["holds copy while it goes"]
+    assert outcome.tally.effects[RESTORED_AHEAD if bump else RESTORED]
+    assert not outcome.broken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 from collections.abc import Callable, Sequence
@@ -170,7 +171,7 @@ def has_a_field_of_a_later_version(stage: Stage, member: Member, which: int) -> 
 
 @deed(lambda chance, who, names: (*one(chance, who, names), chance.choice((0.5, 5.0, 20.0))), weight=3)
 def holds_copy_while_it_goes(stage: Stage, member: Member, which: int, duration_s: float) -> bool:
-    """Delete a copy that has a finalizer for a while."""
+    """Delete a copy that has a finalizer for a while; its controller removes it again after the restore of an etcd."""
     found = stage.choose_copy(member, which)
     if found is None or found["metadata"].get("finalizers"):
         return False
@@ -183,7 +184,11 @@ def holds_copy_while_it_goes(stage: Stage, member: Member, which: int, duration_
         if held is not None and held["metadata"].get("finalizers"):
             member.replace({**held, "metadata": {**held["metadata"], "finalizers": []}})
 
-    stage.until(duration_s, release)
+    def begin_releasing() -> None:
+        release()
+        member.server.store.restored.append(lambda: asyncio.get_running_loop().call_soon(release))
+
+    stage.until(duration_s, begin_releasing)
     return True
 
 
