@@ -111,6 +111,7 @@ class Reflector:
         self._retry = RetryDelay()
         self._is_swapped = False
         self._ends_at_s = 0.0
+        self._ended_in_time = False
 
     @property
     def size(self) -> int:
@@ -132,7 +133,7 @@ class Reflector:
             if error is not None:
                 await self._handle_error(error, lasted_s=lasted_s)
                 continue
-            if not self._scope.resumes and self._ended_early():
+            if not self._scope.resumes and not self._ended_in_time:
                 self._delivery.reset()
             if lasted_s < _SHORT_S:
                 await self._retry.wait()
@@ -157,7 +158,7 @@ class Reflector:
             if self._uses_watch_list and await self._stream_list(gvr):
                 return
             await self._list(gvr)
-        elif self._ended_early() and not await self._goes_on(gvr):
+        elif not self._ended_in_time and not await self._goes_on(gvr):
             return
         async with contextlib.aclosing(self._open(gvr, initial=False)) as events:
             await self._watch(events)
@@ -215,6 +216,8 @@ class Reflector:
         """Deliver events and advance the position until the stream ends; require a list after an unreadable object.
 
         Events from before the present position are skipped: such an event would restore an object that is gone.
+        Only a stream that the server ends when it was to end is in time. After any other end, also a late one without
+        an answer, the server may be another one, or have restarted.
         """
         delivery, began = self._delivery, self._delivery.revision
         with contextlib.suppress(TimeoutError):  # a server that does not end the stream in time
@@ -227,6 +230,7 @@ class Reflector:
                     if event.resource_version:
                         delivery.resume_at = event.resource_version
                         delivery.revision = obj.revision if obj is not None else revision(event.resource_version)
+                self._ended_in_time = asyncio.get_running_loop().time() >= self._ends_at_s - _SHORT_S
         if delivery.is_tainted:
             delivery.resume_at = ""
 
@@ -252,14 +256,11 @@ class Reflector:
             self._delivery.reset(forgets_revision=True)
         self._delivery.begin_list()
 
-    def _ended_early(self) -> bool:
-        """Return whether the last stream ended before its time: the server may be another one, or have restarted."""
-        return asyncio.get_running_loop().time() < self._ends_at_s - _SHORT_S
-
     def _open(self, gvr: GVR, *, initial: bool) -> AsyncGenerator[WatchEvent, None]:
         window = _TAINTED_WATCH_S if self._delivery.is_tainted and not initial else _WATCH_S
         timeout_s = random.randint(*window)  # noqa: S311
         self._ends_at_s = asyncio.get_running_loop().time() + timeout_s
+        self._ended_in_time = False
         return watch_events(
             self._reader,
             gvr,
@@ -288,6 +289,7 @@ class Reflector:
         elif isinstance(error, Unauthorized):
             self._observer.on_unauthorized()
         error.without_traceback()  # the pause may be long
+        self._ended_in_time = False
         if self._is_swapped:  # the old connection was closed here; the new one continues
             return
         if lasted_s >= _SHORT_S:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
+from registry_controller.watch import reflector
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.schedule.play import play
 from tests.sim.schedule.schedule import Schedule
@@ -109,6 +110,32 @@ def test_a_write_that_the_restore_undid_before_its_event_came_is_done_again(bump
         found = here.get("Widget", "one", namespace="default")
         assert (found["spec"], found.get("status")) == (wanted["spec"], wanted.get("status"))
         assert here.condition("ResourceSyncRule", "wishes", "Synced")["status"] == "True"
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("R4")
+@pytest.mark.parametrize("restored", ["here", "owner"])
+def test_a_restore_shows_also_where_the_watches_break_when_they_were_to_end(
+    monkeypatch: pytest.MonkeyPatch, restored: str
+) -> None:
+    """A virtual machine that is reset to a snapshot leaves connections without an answer, until they time out."""
+    monkeypatch.setattr(reflector, "_WATCH_S", (5, 5))  # no break is well before the end
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        here.create(_rule(LABELS))
+        owner.create(config_map("one", {"value": "1"}, labels=LABELS))
+        await group.settle()
+        member = here if restored == "here" else owner
+        backup = member.server.store.backup()
+        owner.apply(config_map("one", {"value": "2"}))
+        await group.settle()
+        group.cut(member.name)
+        member.server.store.restore(backup)
+        await group.settle()
+        assert here.get("ConfigMap", "one", namespace="default")["data"] == {"value": "2" if member is here else "1"}
 
     simulate(scenario, n=2)
 

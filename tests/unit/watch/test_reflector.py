@@ -437,8 +437,9 @@ async def test_a_stream_that_goes_on_when_it_was_to_end_is_left(monkeypatch: pyt
     monkeypatch.setattr(module, "_OVERTIME_S", 0.1)
     drip: list[Any] = [*INITIAL, *([0.05, bookmark(12)] * 1000)]
     follower = Follower(Server(streams=[drip, [FOREVER]]))
-    await follower.until(lambda: len(follower.server.asked) > 1, within_s=30.0)
-    assert follower.server.asked[1]["resourceVersion"] == "12"
+    await follower.until(lambda: len(follower.server.asked) > 2, within_s=30.0)
+    assert follower.server.asked[1]["fieldSelector"] == "metadata.name=b", "whether its history goes on"
+    assert follower.server.asked[2]["resourceVersion"] == "12"
     assert follower.diary.lines == ["+a@3", "+b@4", "complete"], "it is no trouble, and nothing is heard anew"
 
 
@@ -613,6 +614,31 @@ async def test_o3_a_server_whose_history_is_another_one_is_listed_anew(
     await follower.hears(
         "+a@3", "+b@4", "complete", *gone, "outdated", "+a@3", *([] if changes else ["-b"]), "complete"
     )
+
+
+@pytest.mark.parametrize(
+    ("end", "heard"),
+    [(errors.Unreachable("silent"), ["Unreachable"]), (FOREVER, [])],
+    ids=["it is reset after its end was due", "it never ends"],
+)
+async def test_o3_a_server_that_did_not_end_the_watch_itself_is_asked_whether_its_history_goes_on(
+    monkeypatch: pytest.MonkeyPatch, end: Chunk, heard: list[str]
+) -> None:
+    """R4: its virtual machine may have been reset to a snapshot, which answers nothing on the old connection."""
+    monkeypatch.setattr(module, "_WATCH_S", (0, 0))
+    monkeypatch.setattr(module, "_OVERTIME_S", 0.1)
+    anew = [line("ADDED", obj("a", 2)), bookmark(5, ends=True), FOREVER]
+    follower = Follower(Server(streams=[[*INITIAL, end], anew], revisions=[5]))
+    await follower.hears("+a@3", "+b@4", "complete", *heard, "outdated", "+a@2", "-b", "complete")
+
+
+async def test_a_stream_that_the_server_ends_in_time_goes_on_without_a_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_WATCH_S", (0, 0))
+    follower = Follower(Server(streams=[list(INITIAL), [FOREVER]]))
+    await follower.until(lambda: len(follower.server.asked) > 1)
+    assert follower.server.asked[1]["resourceVersion"] == "9"
 
 
 @pytest.mark.parametrize(
