@@ -120,6 +120,8 @@ def test_a_difference_of_which_nothing_is_remembered_is_never_written_unasked(
     found = compare(widget(spec), widget(stored, ours=stored), manager=US)
     step = judge_difference(found, known._replace(is_remembered=False, is_same_wish=False))
     assert step is not NextStep.WRITE
+    of_now = known._replace(is_same_wish=False, is_of_now=True, is_same_origin=True)
+    assert judge_difference(found, of_now) is not NextStep.WRITE, "its provenance names the present state"
     if found.drift is Drift.IN_SYNC:
         assert judge_difference(found, known) is NextStep.IN_STEP
 

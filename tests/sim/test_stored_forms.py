@@ -142,6 +142,26 @@ def test_what_was_changed_while_no_daemon_ran_is_put_back() -> None:
     simulate(scenario, n=2)
 
 
+def test_a_write_whose_answer_was_lost_is_not_sent_again_where_the_copy_is_stored_otherwise() -> None:
+    """The event brings the stored copy, whose provenance names the present state: the difference is a question."""
+
+    async def scenario(group: SimGroup) -> None:
+        group["a"].server.habits.add("Widget", Habit.NORMALISES, "spec", "value")
+        here, owner = await a_copy(group, widget(value="small"))
+        count = writes_of(here)
+        here.home.lost = 1
+        owner.apply(widget(value="large"))
+        await group.settle()
+        assert (here.home.lost, spec_of(here)) == (0, {"value": "LARGE"})
+        assert writes_of(here) == count + 1
+        await check_in_step(group, here)
+        owner.apply(widget(value="small"))
+        await group.settle()
+        assert (writes_of(here), spec_of(here)) == (count + 2, {"value": "SMALL"})
+
+    simulate(scenario, n=2)
+
+
 @pytest.mark.parametrize("how", [Habit.REFUSES_DRY_RUNS, Habit.DENIES_DRY_RUNS])
 def test_a_server_that_refuses_dry_runs_costs_one_write_a_restart(how: Habit) -> None:
     async def scenario(group: SimGroup) -> None:

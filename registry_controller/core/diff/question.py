@@ -1,8 +1,9 @@
 """Decides whether a copy that differs from the wanted one is written, accepted, or put to the API server (A10, A2).
 
-Laws: after a restart a difference leads to a question, and to no write without it · the same wish with the same fields
-as after the last answer is in step, also where other fields of the copy changed · only a field that the last wish may
-have had is suspected to be kept.
+Laws: after a restart a difference leads to a question, and to no write without it; so does one in a copy whose
+provenance names the present state and rule, where this daemon knows of no answer to that write · the same wish with the
+same fields as after the last answer is in step, also where other fields of the copy changed · only a field that the
+last wish may have had is suspected to be kept.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def judge_difference(found: Comparison, known: Known, *, believes_provenance: bo
         return NextStep.IN_STEP if believes_provenance and known.is_of_now and is_last_wish else NextStep.ASK
     if known.is_same_wish:
         return NextStep.IN_STEP if found.remainder.state == known.remainder.state else NextStep.WRITE
-    return NextStep.WRITE if known.is_remembered else NextStep.ASK
+    is_older = known.is_remembered and not known.is_same_origin  # else another daemon wrote it, or an answer was lost
+    return NextStep.WRITE if is_older else NextStep.ASK
 
 
 def list_suspects(found: Comparison, known: Known) -> tuple[Path, ...]:
