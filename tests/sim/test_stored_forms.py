@@ -15,7 +15,7 @@ from tests.sim.checks.expected_copies import marks_of
 from tests.sim.checks.observer import Observer
 from tests.sim.cluster.dry_run import explained, plan
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
-from tests.sim.cluster.habits import Habit
+from tests.sim.cluster.habits import STAMP, Habit
 from tests.sim.cluster.member import Member
 from tests.sim.schedule.tally import Tally
 
@@ -336,6 +336,25 @@ def test_the_status_of_a_copy_that_is_edited_here_is_put_back() -> None:
         owner.write_as("them", widget({"phase": "Gone"}), subresource="status")
         await asyncio.sleep(5.0)
         assert here.get("Widget", "one", namespace="default")["status"] == {"phase": "Gone"}
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("W6", "A1")
+def test_admission_that_adds_a_label_adds_none_to_a_status() -> None:
+    """A status strategy takes nothing but the status, so an edit of the status leads to no write of the copy."""
+
+    async def scenario(group: SimGroup) -> None:
+        observer = Observer(group, Tally())
+        here, owner = await a_copy(group, widget(value="small"), SYNCED_STATUS)
+        here.server.habits.add("Widget", Habit.STAMPS)
+        owner.write_as("them", widget({"phase": "Ready"}), subresource="status")
+        await group.settle()
+        assert STAMP[0] not in here.get("Widget", "one", namespace="default")["metadata"]["labels"]
+        here.write_as("somebody", widget({"phase": "Wrong"}), subresource="status")
+        await group.settle()
+        assert here.get("Widget", "one", namespace="default")["status"] == {"phase": "Ready"}
+        assert not observer.broken
 
     simulate(scenario, n=2)
 

@@ -188,6 +188,10 @@ async def a_status_has_a_way_of_its_own(api: Writer, namespace: str) -> None:
     assert (said["status"], said["metadata"]["generation"]) == ({"state": "Ready"}, 1)
     changed = await replace(api, {**said, "spec": {"clusterID": "2"}, "status": {"state": "Failed"}}, meta.CLUSTERS)
     assert (changed["status"], changed["metadata"]["generation"]) == ({"state": "Ready"}, 2)
+    said = {**touched(changed, labels={"c": "d"}), "spec": {"clusterID": "3"}, "status": {"state": "Failed"}}
+    changed = await replace(api, said, meta.CLUSTERS, subresource="status")
+    assert (changed["status"], changed["spec"]["clusterID"]) == ({"state": "Failed"}, "2")
+    assert "labels" not in changed["metadata"]
     labelled = await replace(api, touched(changed, labels={"a": "b"}), meta.CLUSTERS)
     assert labelled["metadata"]["generation"] == 2
     with pytest.raises(errors.Invalid):

@@ -152,7 +152,8 @@ class Store:
             raise conflict(kind, key, "Precondition failed: UID in precondition differs")
         new: dict[str, Any]
         if subresource == "status":
-            new = self.habits.stored_form(kind.kind, {**old, "status": body.get("status")}, old)
+            made = self.habits.stored_form(kind.kind, {**old, "status": body.get("status")}, old)
+            new = {**old, "status": made.get("status")}  # what admission changes elsewhere is dropped
         elif subresource == "scale":
             new = {**old, "spec": {**(old.get("spec") or {}), "replicas": body["spec"]["replicas"]}}
         else:
