@@ -12,9 +12,11 @@ import pytest
 from registry_controller.api import meta
 from registry_controller.core.decision.stored_spec import digest_spec
 from tests.sim.checks.expected_copies import marks_of
+from tests.sim.checks.observer import Observer
 from tests.sim.cluster.group import CONFIG_MAP, SECRET, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.transport import Fault
+from tests.sim.schedule.tally import Tally
 
 MANY = 5
 LABELS = {"sync": "yes"}
@@ -61,10 +63,10 @@ def _copies(member: Member) -> dict[str, str]:
 
 
 def _edit(member: Member, change: Callable[[dict[str, Any]], dict[str, Any]], **annotations: str) -> None:
-    """Edit a member's copy of the rule."""
+    """Edit the rule as a member has it."""
     found = member.get("ResourceSyncRule", "r")
     info = found["metadata"]
-    marked = {**info, "annotations": {**info["annotations"], **annotations}}
+    marked = {**info, "annotations": {**(info.get("annotations") or {}), **annotations}}
     member.replace({**found, "spec": change(found["spec"]), "metadata": marked})
 
 
@@ -294,3 +296,39 @@ def test_a_stored_match_with_its_name_one_level_too_high_selects_what_was_meant(
             assert f"spec.rules[0].match[0].{part}: is read as objectKey.{part}" in accepted["message"]
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.clause("O3", "A8")
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "much later"])
+def test_a_copy_by_a_rule_as_it_was_before_an_edit_counts_for_a_while_only(late: bool) -> None:
+    """The copy of the rule was altered here, its owner wrote another one, and the daemon has just heard of that."""
+
+    async def scenario(group: SimGroup) -> None:
+        home, here, other = await _synced(group)
+        observer = Observer(group, Tally())
+        other.create(config_map("late", {"a": "1"}, labels=LABELS))
+        await group.settle()
+        made = here.get("ConfigMap", "late", namespace="default")
+        _silence(group, "a", at="b", fault=Fault.REFUSED)
+        _edit(here, EDITS["it asks for a feature"])
+        _edit(home, EDITS["it matches nothing"])
+        await asyncio.sleep(120.0)
+        _silence(group, "a", at="b", fault=Fault.NONE)
+        await _until(lambda: here.get("ResourceSyncRule", "r")["spec"] == home.get("ResourceSyncRule", "r")["spec"])
+        assert not observer.broken
+        await here.stop()
+        await asyncio.sleep(120.0 * late)
+        here.delete("ConfigMap", "late", namespace="default")
+        here.server.acting = here.name
+        here.create({**made, "metadata": {**made["metadata"], "resourceVersion": None}})
+        assert [wrong.clause for wrong in observer.broken] == ["O3"] * late
+
+    simulate(scenario, n=3)
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    for _ in range(60_000):
+        if holds():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("the rule was never written again")

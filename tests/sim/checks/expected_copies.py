@@ -139,6 +139,11 @@ class Rule:
         return str(made_of["uid"])
 
     @property
+    def written(self) -> str:
+        """Tell the digest of the spec as the rule's owner wrote it; empty where its marks do not say."""
+        return str((marks_of(self.manifest).provenance.get("spec") or {}).get("digest", ""))
+
+    @property
     def is_idle(self) -> bool:
         """Say whether it does nothing: by its own word, because it is altered here, or because it is of the future."""
         return bool(self.spec.get("suspend") or NEWER in self.spec or self.is_altered)

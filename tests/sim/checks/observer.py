@@ -400,9 +400,11 @@ class Observer:
         if not rule.is_altered:
             return
         owner, key = self._name(marks_of(rule.manifest).owner), ObjectKey("", rule.name)
-        before = self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=0.0)
-        known = [Rule(found, ("", "", "")) for found in before if found is not None]
-        yield from [one for one in known if not one.is_altered][:1]
+        for found in self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=0.0):
+            known = Rule(found, ("", "", "")) if found is not None else rule
+            if not known.is_altered and known.uid == rule.uid and known.written == rule.written:
+                yield known
+                break
         for found in self.history.states_since(owner, "ResourceSyncRule", key, at=entry.at - WINDOW_S) if owner else ():
             if found is not None:
                 yield Rule(found, ("", "", ""))
