@@ -27,10 +27,17 @@ class RegistryReader:
         self._registry = registry
         self._due = asyncio.Event()
         self._waiting: list[Callable[[], None]] = []
+        self._is_running = False
 
     def request_read(self, then: Callable[[], None] | None = None) -> None:
-        """Request a read, because events may be missing; `then` is called after a read that began later."""
-        self._waiting += [then] if then is not None else []
+        """Request a read, because events may be missing; `then` is called after a read that began later.
+
+        A dry run reads once: there `then` is called at once.
+        """
+        if self._is_running:
+            self._waiting += [then] if then is not None else []
+        elif then is not None:
+            then()
         self._due.set()
 
     async def read(self) -> None:
@@ -45,6 +52,7 @@ class RegistryReader:
 
     async def run(self) -> NoReturn:
         """Read again after each request."""
+        self._is_running = True
         while True:
             await self._due.wait()
             self._due.clear()
