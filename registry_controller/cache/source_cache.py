@@ -62,7 +62,8 @@ class CacheIndex(ClaimIndex, Protocol):
 class SourceCache:
     """Objects of one kind at one peer, evaluated by the rules that read them. `tap` gets all objects of the kind.
 
-    `rule_events` receives the deletions of rules, where the kind is that of rules.
+    `rule_events` receives the deletions of rules, where the kind is that of rules. `lost` may be that of an earlier
+    cache of the kind.
 
     `records` are the records of the objects that a rule matches, or cannot be evaluated on.
     `watches_changed` is called when other selections are to be watched or listed without a call of `set_rules`.
@@ -77,6 +78,7 @@ class SourceCache:
         sources: CacheIndex,
         tap: PeerObjects | None = None,
         rule_events: RuleEvents | None = None,
+        lost: LostObjects | None = None,
         watches_changed: Callable[[SourceCache], None] = lambda _: None,
     ) -> None:
         self.peer = peer
@@ -98,7 +100,7 @@ class SourceCache:
         )
         self._watches = SharedWatches(self)
         self._pending = self._watches.pending
-        self.lost = LostObjects()
+        self.lost = LostObjects() if lost is None else lost
         self._expected = ExpectedObjects()
         self._objects = SourceRecords(
             peer=peer,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.cache.lost_objects import LostObjects
 from registry_controller.cache.rule_evaluator import EvaluationUsage
 from registry_controller.cache.source_cache import SourceCache, SourceObserver
 from registry_controller.cache.source_records import SourceKey, SourceRecord
@@ -75,6 +76,7 @@ class SourceIndex:
         self._by_kind: dict[tuple[str, str], list[SourceCache]] = {}
         self._by_peer: dict[tuple[ClusterUID, str, str], list[SourceCache]] = {}
         self._renamed: dict[Target, set[SourceKey]] = {}
+        self._lost: dict[tuple[ClusterUID, GVK], LostObjects] = {}
         self._deletions = MemberDeletions()
         self.usage = EvaluationUsage()
         self.evaluations = EvaluationLimiter()
@@ -82,6 +84,10 @@ class SourceIndex:
     def cache_of(self, peer: ClusterUID, kind: GVK) -> SourceCache | None:
         """Return the cache of a peer's kind; None where no rule reads it."""
         return self._caches.get((peer, kind))
+
+    def lost_of(self, peer: ClusterUID, kind: GVK) -> LostObjects:
+        """Return the losses of a peer's kind: they are known also after no rule read it, or no connection was there."""
+        return self._lost.setdefault((peer, kind), LostObjects())
 
     def caches_of(self, peer: ClusterUID) -> Iterable[SourceCache]:
         """List the caches of a peer."""

@@ -170,3 +170,22 @@ def test_features_that_went_with_their_definition_delete_no_copy(is_heard: bool,
         assert left(b, "ConfigMap") == 0  # this is the deletion of a feature
 
     simulate(scenario, n=2)
+
+
+def test_a_rule_that_does_not_read_for_a_while_forgets_no_loss() -> None:
+    """W4: it is suspended and resumed, and the objects are still lost with their definition."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, "Widget")
+        await drop_definition(group, "a", "Widget", is_heard=True)
+        a.server.change_served("Widget", served=True)
+        await group.settle()
+        assert (left(b, "Widget"), halted(b)) == (COUNT, True)
+        b.apply({"kind": "ResourceSyncRule", "metadata": {"name": "many"}, "spec": {"suspend": True}})
+        await group.settle()
+        assert (left(b, "Widget"), halted(b)) == (COUNT, False)
+        b.apply({"kind": "ResourceSyncRule", "metadata": {"name": "many"}, "spec": {"suspend": False}})
+        await group.settle()
+        assert (left(b, "Widget"), halted(b)) == (COUNT, True)
+
+    simulate(scenario, n=2)
