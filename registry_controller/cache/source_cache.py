@@ -58,12 +58,14 @@ class CacheIndex(ClaimIndex, Protocol):
     observer: SourceObserver
     status_changed: Callable[[], None]
 
+    def lost_of(self, peer: ClusterUID, kind: GVK) -> LostObjects:
+        """Return the losses of a peer's kind, which outlast its caches."""
+
 
 class SourceCache:
     """Objects of one kind at one peer, evaluated by the rules that read them. `tap` gets all objects of the kind.
 
-    `rule_events` receives the deletions of rules, where the kind is that of rules. `lost` may be that of an earlier
-    cache of the kind.
+    `rule_events` receives the deletions of rules, where the kind is that of rules.
 
     `records` are the records of the objects that a rule matches, or cannot be evaluated on.
     `watches_changed` is called when other selections are to be watched or listed without a call of `set_rules`.
@@ -78,7 +80,6 @@ class SourceCache:
         sources: CacheIndex,
         tap: PeerObjects | None = None,
         rule_events: RuleEvents | None = None,
-        lost: LostObjects | None = None,
         watches_changed: Callable[[SourceCache], None] = lambda _: None,
     ) -> None:
         self.peer = peer
@@ -100,7 +101,7 @@ class SourceCache:
         )
         self._watches = SharedWatches(self)
         self._pending = self._watches.pending
-        self.lost = LostObjects() if lost is None else lost
+        self.lost = sources.lost_of(peer, kind)
         self._expected = ExpectedObjects()
         self._objects = SourceRecords(
             peer=peer,

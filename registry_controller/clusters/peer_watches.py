@@ -96,7 +96,6 @@ class PeerWatches:
                 sources=self._sources,
                 tap=self._taps.get(kind),
                 rule_events=RuleEvents(now_s=_now_s, changed=self._features_changed) if kind == meta.RULE else None,
-                lost=self._sources.lost_of(self._cluster_id, kind),
                 watches_changed=self._follow,
             )
             self._sources.open(cache)

@@ -96,8 +96,9 @@ class RuleDeletions:
         found: dict[ClusterUID, set[str]] = {}
         self._shown_by_copies = set()
         for rule in self._list_absent():
-            presence, was_deleted = self.evaluate(rule)
-            if is_to_record(self._gather(rule)):
+            traces = self._gather(rule)
+            presence, was_deleted = evaluate_traces(traces, window_s=self._window_s)
+            if is_to_record(traces):
                 self._shown_by_copies.add(rule)
             elif presence is RulePresence.MISSING and (not was_deleted or self._is_allowed(rule.owner)):
                 found.setdefault(rule.owner, set()).add(rule.name)

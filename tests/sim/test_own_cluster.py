@@ -49,6 +49,15 @@ async def prepare(group: SimGroup) -> tuple[int, ...]:
     return tuple(len(group[name].server.journal) for name in "abc")
 
 
+def telling(path: str, template: str) -> dict[str, Any]:
+    """Return a rule whose copies tell the name of a Cluster at a path."""
+    entry = {
+        "match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}],
+        "mutations": {"overrides": [{"type": "replace", "path": path, "value": template}]},
+    }
+    return rule("telling", CONFIG_MAP, entry)
+
+
 def check_nothing_lost(group: SimGroup, before: tuple[int, ...]) -> None:
     """Nothing that b owns was touched at the others, nor what they own at b; all are Ready everywhere."""
     for member, count in zip(group.members, before, strict=True):
@@ -407,13 +416,7 @@ def test_others_of_its_id_that_come_and_go_do_not_take_the_place_of_the_own_clus
     async def scenario(group: SimGroup) -> None:
         await group.join()
         a, b = group["a"], group["b"]
-        entry = {
-            "match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}],
-            "mutations": {
-                "overrides": [{"type": "replace", "path": "/data/at", "value": "{{ .LocalCluster.GetName }}"}]
-            },
-        }
-        a.create(rule("telling", CONFIG_MAP, entry))
+        a.create(telling("/data/at", "{{ .LocalCluster.GetName }}"))
         await group.settle()
         names = [f"a-{number}" for number in range(5)]
         if first == "own":
@@ -464,13 +467,7 @@ def test_copies_keep_the_name_of_their_owner_while_that_has_several_clusters_of_
     async def scenario(group: SimGroup) -> None:
         await group.join()
         a, b = group["a"], group["b"]
-        entry = {
-            "match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}],
-            "mutations": {
-                "overrides": [{"type": "replace", "path": "/metadata/name", "value": "told-{{ .Cluster.GetName }}"}]
-            },
-        }
-        b.create(rule("telling", CONFIG_MAP, entry))
+        b.create(telling("/metadata/name", "told-{{ .Cluster.GetName }}"))
         a.create(config_map("told", {"at": "a"}, labels={"sync": "yes"}))
         await group.settle()
         await a.stop()
