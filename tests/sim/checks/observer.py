@@ -491,11 +491,10 @@ class Observer:
             return True
         if self._was_absent(entry, owner, kind, key, since_s=revised_s) or self._has_left(entry, owner):
             return True
-        rule = str(marks.provenance.get("rule", ""))
         since_s = self.history.made_at(entry.cluster, *place)
         if entry.at - self._restored_s.get(entry.cluster, -WINDOW_S) < WINDOW_S:
             since_s = 0.0  # for a moment a daemon still knows what was lost
-        for world in self._worlds(entry, since_s=since_s, owner=owner, kind=kind, rule=rule):
+        for world in self._worlds(entry, since_s=since_s, owner=owner, kind=kind):
             oracle = Oracle(world)
             claims = oracle.claims(entry.cluster).get(place, [])
             if not any(world.id_of(claim.owner) == marks.owner for claim in claims):
@@ -592,17 +591,19 @@ class Observer:
         for claims in Oracle(world).claims(entry.cluster).values():
             yield from (claim for claim in claims if (claim.owner, claim.rule.name) == (owner, rule))
 
-    def _worlds(self, entry: Entry, *, since_s: float, owner: str, kind: str, rule: str) -> Iterator[World]:
-        """List the groups that a daemon may know by now: all of late, and the present with one thing of late."""
+    def _worlds(self, entry: Entry, *, since_s: float, owner: str, kind: str) -> Iterator[World]:
+        """List the groups that a daemon may know by now: all of late, and the present with one rule of late."""
         kinds = (kind, "ResourceSyncRule", "ClusterFeature", "Cluster")
         for count, undone in enumerate([None, *reversed(self.history.entries)]):
             if undone is not None and undone.at < max(since_s, entry.at - WINDOW_S):
                 break
             if undone is None or undone.change.kind.kind in kinds:
                 yield self.history.world_before(count)
-        key, at_s = ObjectKey("", rule), max(since_s, entry.at - WINDOW_S)
-        for found in self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=at_s):
-            yield self.history.world_where(entry.cluster, "ResourceSyncRule", key, found)
+        at_s = max(since_s, entry.at - WINDOW_S)
+        for key in self.history.keys(entry.cluster, "ResourceSyncRule"):
+            _, *earlier = self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=at_s)
+            for found in earlier:
+                yield self.history.world_where(entry.cluster, "ResourceSyncRule", key, found)
         for rebuild in self.history.rebuilds:
             if rebuild.former == owner and rebuild.at >= entry.at - WINDOW_S:
                 yield self.history.world_as_if(rebuild)

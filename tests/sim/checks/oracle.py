@@ -217,7 +217,7 @@ class Oracle:
         if not marks.is_named:
             return Fate.OPEN  # it is a copy where its owner was seen to have its source
         kind, key = source_named_by(copy)
-        source = self.natives(owner, kind).get(key)
+        source = self._own_object(owner, kind, key)
         if source is None and kind == "ResourceSyncRule":
             if self._is_lost(owner, _uid_of_source(marks), name=key.name):
                 return Fate.STAYS
@@ -227,7 +227,15 @@ class Oracle:
             return Fate.OPEN
         if not marks.provenance:
             return Fate.OPEN if source is not None else self._fate_without_rule(cluster, owner, kind)
-        return self._fate_by_rule(cluster, marks, source, owner=owner, kind=kind, deletes=deletes)
+        return self._fate_by_rule(cluster, copy, source, owner=owner, kind=kind, deletes=deletes)
+
+    def _own_object(self, cluster: str, kind: str, key: ObjectKey) -> Manifest | None:
+        """Find what may be a cluster's own object; marks that nothing binds do not prove its absence (O5, O11)."""
+        native = self.natives(cluster, kind).get(key)
+        found = self.world.all(cluster, kind).get(key) if native is None else None
+        if found is None or found["metadata"].get("deletionTimestamp"):
+            return native
+        return None if marks_of(found).is_bound_in(self.world.id_of(cluster)) else found
 
     def _is_lost(self, home: str, uid: str, *, name: str) -> bool:
         """Say whether a rule is gone at its home, nobody deleted it, and no other one has its name there (W3)."""
@@ -254,8 +262,9 @@ class Oracle:
         return all(found is None or found.place != Place(copy["kind"], key_of(copy)) for _, found in made)
 
     def _fate_by_rule(
-        self, cluster: str, marks: Marks, source: Manifest | None, *, owner: str, kind: str, deletes: bool
+        self, cluster: str, copy: Manifest, source: Manifest | None, *, owner: str, kind: str, deletes: bool
     ) -> Fate:
+        marks = marks_of(copy)
         name = marks.provenance["rule"]
         rule = next((rule for rule in self.rules(cluster) if rule.name == name), None)
         if rule is None and kind == "ResourceSyncRule":
@@ -280,18 +289,24 @@ class Oracle:
             return Fate.GOES if deletes or goes else Fate.STAYS
         if source is None:
             return Fate.GOES
-        return self._fate_by_move(cluster, rule, source, owner=owner, is_maker=is_maker, deletes=deletes or goes)
+        at = Place(copy["kind"], key_of(copy))
+        return self._fate_by_move(cluster, rule, source, owner=owner, is_maker=is_maker, at=at, deletes=deletes or goes)
 
     def _fate_by_move(
-        self, cluster: str, rule: Rule, source: Manifest, *, owner: str, is_maker: bool, deletes: bool
+        self, cluster: str, rule: Rule, source: Manifest, *, owner: str, is_maker: bool, at: Place, deletes: bool
     ) -> Fate:
-        """Say what becomes of a copy that its rule gives another place, or none: the new copy is made first (W3)."""
+        """Say what becomes of a copy that its rule gives another place, or none: the new copy is made first (W3).
+
+        The copy stays `at` its place where the rule would make it there, if its source's marks were bound.
+        """
         made = list(self.made_of(source, owner=owner, local=cluster, barred=True))
         if any(copy is None for _, copy in made):
             return Fate.STAYS
         places = [copy.place for found, copy in made if copy is not None and found.name == rule.name]
         if not is_maker or not places:
             return Fate.GOES if deletes else Fate.STAYS
+        if at in places:
+            return Fate.STAYS
         is_made = any(self._is_copied(cluster, place, source, owner) for place in places)
         return Fate.GOES if is_made else Fate.STAYS
 
