@@ -71,6 +71,9 @@ def test_a_copy_of_a_later_version_stays_as_it_is(act: str) -> None:
         if act == "edit":
             status = a.get("ResourceSyncRule", "maps")["status"]
             assert "a later version of the daemon wrote its marks" in json.dumps(status)
+            counted = next(one for one in status["clusters"] if one["clusterID"] == b.id)
+            assert (counted["matched"], counted["synced"]) == (1, 0)
+            assert a.condition("ResourceSyncRule", "maps", "Synced")["status"] == "False"
             _set_format(a, _find(a), 1)
             await group.settle()
             assert _find(a)["data"] == {"a": "2"}

@@ -204,3 +204,23 @@ def test_a_copy_that_comes_back_half_deleted_is_made_anew(bump: int) -> None:
     assert outcome.tally.deeds["holds copy while it goes"]
     assert outcome.tally.effects[RESTORED_AHEAD if bump else RESTORED]
     assert not outcome.broken
+
+
+@pytest.mark.clause("A11")
+@pytest.mark.parametrize("bump", BUMPS)
+@pytest.mark.parametrize("meanwhile", ["", "drops copy"])
+def test_a_copy_of_a_later_version_that_comes_back_at_the_end_is_read_once_it_has_this_format(
+    meanwhile: str, bump: int
+) -> None:
+    """The backup is from before the copy got this format back, or was made anew: it gets this format again."""
+    steps = (
+        Step(0.0, "rules", "b", ("configmaps-1", ("ConfigMap", "plain", "labels", "Delete", ""))),
+        Step(0.0, "puts", "c", (("ConfigMap", "default", "z"), "1", "sync")),
+        Step(3.0, "has a copy of a later version", "b", (0,)),
+        Step(1.0, "has its etcd restored", "b", (30.0, bump)),
+        *((Step(1.0, meanwhile, "b", (0,)),) if meanwhile else ()),
+    )
+    outcome = play(Schedule(seed=1, count=3, joined=True, steps=steps))
+    assert outcome.tally.deeds["has a copy of a later version"]
+    assert outcome.tally.effects[RESTORED_AHEAD if bump else RESTORED]
+    assert not outcome.broken

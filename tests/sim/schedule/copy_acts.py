@@ -143,7 +143,10 @@ def _rewrite_provenance(member: Member, found: Manifest, changes: dict[str, Any]
 
 @deed(one, weight=2)
 def has_a_copy_of_a_later_version(stage: Stage, member: Member, which: int) -> bool:
-    """Rewrite a copy's provenance in the next format, as a later daemon here does; go back to this one at the end."""
+    """Rewrite a copy's provenance in the next format, as a later daemon here does.
+
+    Somebody goes back to this format at the end, and again where the etcd is restored after that.
+    """
     found = stage.choose_copy(member, which, of=lambda copy: bool(marks_of(copy).provenance))
     if found is None or is_of_later_version(found):
         return False
@@ -155,8 +158,18 @@ def has_a_copy_of_a_later_version(stage: Stage, member: Member, which: int) -> b
             _rewrite_provenance(member, held, {"format": 1})
 
     _rewrite_provenance(member, found, {"format": 2})
-    stage.at_the_end(go_back)
+    stage.at_the_end(_lasting(member, go_back))
     return True
+
+
+def _lasting(member: Member, mend: Callable[[], None]) -> Callable[[], None]:
+    """Mend, and mend again after each restore of the etcd: its backup may have what was mended since."""
+
+    def mend_from_now_on() -> None:
+        mend()
+        member.server.store.restored.append(lambda: asyncio.get_running_loop().call_soon(mend))
+
+    return mend_from_now_on
 
 
 @deed(one, weight=2)
@@ -184,11 +197,7 @@ def holds_copy_while_it_goes(stage: Stage, member: Member, which: int, duration_
         if held is not None and held["metadata"].get("finalizers"):
             member.replace({**held, "metadata": {**held["metadata"], "finalizers": []}})
 
-    def begin_releasing() -> None:
-        release()
-        member.server.store.restored.append(lambda: asyncio.get_running_loop().call_soon(release))
-
-    stage.until(duration_s, begin_releasing)
+    stage.until(duration_s, _lasting(member, release))
     return True
 
 
