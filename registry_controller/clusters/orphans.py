@@ -5,7 +5,8 @@ are searched again from time to time, because a backup tool may restore a copy o
 
 Law: a kind is watched for as long as it has orphans. Where it may not be read in the whole cluster, its watches cover
 the daemon's namespace, and those in which rules have written since the start. A watch of the whole cluster stays beside
-them while copies in other namespaces are known: a refusal does not show that they are gone.
+them while copies in other namespaces are known: a refusal does not show that they are gone. A search that
+is refused is repeated, soon at first, and more rarely the longer that lasts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Set
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, RegistryError
@@ -21,6 +22,7 @@ from registry_controller.api.meta import GVK, GVR
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import LocalCache
+from registry_controller.core.backoff import backoff_s
 from registry_controller.core.decision.ownership import Binding, Marks, read_marks
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
@@ -43,6 +45,13 @@ _What = tuple[str, str]
 
 COPIES: Final = Selection(labels=meta.OWNER)
 """All objects with the owner's label."""
+
+
+class _Refusal(NamedTuple):
+    """The refusals of a kind in a row, in the whole cluster; `due_s` of the loop's time is when to search it again."""
+
+    times: int
+    due_s: float
 
 
 class OrphanFinder:
@@ -75,6 +84,8 @@ class OrphanFinder:
         self._known: dict[_What, GVK] = {}
         self._namespaced: set[_What] = set()
         self._narrow: set[_What] = set()
+        self._refused: dict[_What, _Refusal] = {}
+        self._began_s = 0.0  # the last search
         self._written: dict[_What, dict[str, None]] = {}
         self._wanted: Mapping[GVK, frozenset[Selection]] = {}
         self.is_complete = False
@@ -101,7 +112,7 @@ class OrphanFinder:
             self._found_more()
 
     async def find(self) -> NoReturn:
-        """Search every kind that we may list here: in each period, and if it was not served, or the list failed."""
+        """Search every kind that we may list here: in each period, and if it was not served, or was not listed."""
         searched: set[GVK] = set()
         loop = asyncio.get_running_loop()
         again_s = loop.time() + SEARCH_PERIOD_S
@@ -112,7 +123,8 @@ class OrphanFinder:
                     searched, again_s = set(), loop.time() + SEARCH_PERIOD_S
                 is_whole = await self._look_through(searched)
                 self.is_complete = True
-                due_s = max(0.0, again_s - loop.time())
+                refused_s = (refusal.due_s for refusal in self._refused.values() if refusal.due_s > self._began_s)
+                due_s = max(0.0, min((again_s, *refused_s)) - loop.time())
                 pause_s = min(due_s, next(pauses_s, due_s), due_s if is_whole else _RETRY_S)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause_s):
@@ -121,21 +133,24 @@ class OrphanFinder:
             self._poked.clear()
 
     async def _look_through(self, searched: set[GVK]) -> bool:
-        """Search the kinds that are not in `searched`, and add them; return true if all lists succeeded."""
+        """Search the kinds that are not in `searched`, and add them; return true if no list failed but for a right."""
+        self._began_s = asyncio.get_running_loop().time()
         served = await until_answered(self._discovery.list_writable, what="list the kinds that are served here")
         self._known |= {(kind.group, kind.kind): kind for kind, _ in reversed(served.kinds)}
         self._namespaced = {(kind.group, kind.kind) for kind, gvr in served.kinds if gvr.namespaced}
         if served.versions != self.served:
             self.served = served.versions
             self._found_more()
-        searched &= {kind for kind, _ in served.kinds}
+        searched &= {kind for kind, _ in served.kinds if not self._is_due(kind)}
         is_whole = served.is_whole
         for kind, gvr in served.kinds:
             if kind in searched:
                 continue
             try:
-                if not self._is_shown(kind):
-                    await self._look(kind, gvr)
+                if self._is_shown(kind) or await self._look(kind, gvr):
+                    self._refused.pop((kind.group, kind.kind), None)
+                else:
+                    self._note_refused((kind.group, kind.kind))
                 searched.add(kind)
             except RegistryError as error:
                 log.debug("cannot search a kind for orphans", kind=str(kind), error=str(error))
@@ -147,12 +162,22 @@ class OrphanFinder:
         cache = self._copies.cache_of(kind.group, kind.kind)
         return cache is not None and any(_is_complete(cache, place) for place in (EVERYTHING, COPIES))
 
-    async def _look(self, kind: GVK, gvr: GVR) -> None:
-        """Search a kind where it may be read."""
-        what = (kind.group, kind.kind)
+    def _is_due(self, kind: GVK) -> bool:
+        """Return true if the search of a kind was refused, and is to be repeated now."""
+        refusal = self._refused.get((kind.group, kind.kind))
+        return refusal is not None and refusal.due_s <= self._began_s
+
+    def _note_refused(self, what: _What) -> None:
+        """Note that the search of a kind was refused: it is repeated after a pause, which grows with each refusal."""
+        times, _ = self._refused.get(what, (0, 0.0))
+        pause_s = backoff_s(times, base=_RETRY_S, cap=SEARCH_PERIOD_S, chance=1.0)
+        self._refused[what] = _Refusal(times + 1, self._began_s + pause_s)
+
+    async def _look(self, kind: GVK, gvr: GVR) -> bool:
+        """Search a kind where it may be read; return true if that is the whole cluster."""
+        what, is_whole = (kind.group, kind.kind), True
         try:
             has_some = await self._has_some(kind, gvr, COPIES)
-            is_whole = True
         except Forbidden:
             has_some = is_whole = False
         self._note_narrow(what, is_narrow=not is_whole and gvr.namespaced)
@@ -162,6 +187,7 @@ class OrphanFinder:
         if has_some:
             self._found.add(what)
             self._found_more()
+        return is_whole
 
     def _note_narrow(self, what: _What, *, is_narrow: bool) -> None:
         if is_narrow != (what in self._narrow):
@@ -190,10 +216,13 @@ class OrphanFinder:
         return dict(kinds.values())
 
     def _end_search(self, what: _What, cache: LocalCache, shown_by: frozenset[Selection]) -> None:
-        """End a search whose watches are complete; namespaces that may not be read are searched again later."""
+        """End a search whose watches are complete; what may not be read is searched again later."""
         unheard = [selection for selection in shown_by if not _is_complete(cache, selection)]
-        if all(selection.namespace and _is_refused(cache, selection) for selection in unheard):
+        if what in self._found and all(place.namespace and _is_refused(cache, place) for place in unheard):
             self._found.discard(what)
+            if what in self._narrow and what not in self._refused:
+                self._note_refused(what)
+                self._poked.set()
 
     def _asked(self, what: _What) -> frozenset[Selection]:
         """Return the places of a kind that rules write."""

@@ -160,6 +160,37 @@ def test_a_restored_copy_is_found_in_a_namespace_that_rules_wrote_since_the_star
     simulate(scenario, n=2)
 
 
+@pytest.mark.parametrize("refused_s", [5.0, 60.0])
+@pytest.mark.parametrize("is_in_own_namespace", [False, True])
+def test_copies_that_a_restart_forgot_go_soon_after_a_right_is_back(
+    *, refused_s: float, is_in_own_namespace: bool
+) -> None:
+    """W3: their rule is gone, and Secrets may not be read just when the daemon starts."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b = group.members
+        a.create(rule("all", SECRET, WANTED, deletionPolicy="Delete"))
+        b.create(secret("x", "default"))
+        await group.settle()
+        assert a.find("Secret", "x", namespace="default")
+        await a.stop()
+        a.delete("ResourceSyncRule", "all")
+        if is_in_own_namespace:
+            narrow(group, "a")
+        else:
+            group.wire("a", "a").unallowed.add("secrets")
+        a.start()
+        await asyncio.sleep(refused_s)
+        widen(group, "a")
+        group.wire("a", "a").unallowed.clear()
+        await asyncio.sleep(120.0)
+        assert a.find("Secret", "x", namespace="default") is None
+        assert credentials(a) == set("ab")
+
+    simulate(scenario, n=2)
+
+
 @pytest.mark.parametrize("is_changed", [False, True])
 def test_copies_that_are_known_go_soon_after_a_right_is_back(*, is_changed: bool) -> None:
     """W3: Secrets may not be read for a moment just when their rule goes, or reads another kind."""

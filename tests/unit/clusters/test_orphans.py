@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden
-from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, encode
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.write_results import Stored
-from registry_controller.clusters.orphans import COPIES, OrphanFinder
+from registry_controller.clusters.orphans import COPIES, SEARCH_PERIOD_S, OrphanFinder
 from registry_controller.core.decision.ownership import Marks
+from registry_controller.kube.discover import Served
 from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.watch.body_cache import BodyCache
+from tests.sim.cluster.loop import run
 from tests.unit.cache.observers import Observer, no_offers
 
 OWNER = ClusterUID("owner")
@@ -25,20 +29,42 @@ MAP = GVK("", "v1", "ConfigMap")
 X, Y = Selection("x"), Selection("y")
 
 
+class Server:
+    """An API server that serves ConfigMaps and holds `objects`. `asked_s` are the times of lists of the whole kind."""
+
+    def __init__(self, *objects: PartialObject) -> None:
+        self.turns = asyncio.Semaphore()
+        self.objects = objects
+        self.is_allowed = True
+        self.asked_s: list[float] = []
+
+    async def list_writable(self) -> Served:
+        gvr = GVR("", "v1", "configmaps", namespaced=True)
+        return Served([(MAP, gvr)], frozenset({MAP}), is_whole=True)
+
+    async def list_page(self, gvr: GVR, selection: Selection, *, query: Mapping[str, str]) -> bytes:
+        if not selection.namespace:
+            self.asked_s.append(asyncio.get_running_loop().time())
+        if not self.is_allowed:
+            raise Forbidden("no")
+        items = b",".join(found.raw for found in self.objects)
+        return b'{"metadata": {"resourceVersion": "10"}, "items": [%s]}' % items
+
+
 class World:
     """A finder, and the local caches that follow what it asks for. `rules` may undo what they made."""
 
-    def __init__(self, *rules: str) -> None:
+    def __init__(self, *rules: str, server: Server | None = None) -> None:
         self.plans = 0
         self.copies = CopyIndex(
             bodies=BodyCache(),
             offers=no_offers(),
             observer=Observer(on_local_listing=self._stand, on_local_status_changed=self._stand),
         )
-        unused: Any = None
+        any_server: Any = server
         self.finder = OrphanFinder(
-            reader=unused,
-            discovery=unused,
+            reader=any_server,
+            discovery=any_server,
             copies=self.copies,
             namespace="own",
             may_undo=lambda rule: rule in rules,
@@ -207,3 +233,48 @@ def test_w3_a_kind_that_may_be_read_whole_since_is_searched_whole() -> None:
     world.list(EVERYTHING, [copy("one")])
     assert world.plans > plans
     assert world.plan() == {COPIES}
+
+
+def test_w3_a_search_that_is_refused_is_repeated_soon_and_then_ever_more_rarely() -> None:
+    async def scenario(world: World, server: Server) -> None:
+        server.is_allowed, duration_s = False, 4 * 3600.0
+        await asyncio.sleep(duration_s)
+        pauses_s = [after - before for before, after in itertools.pairwise(server.asked_s)]
+        assert pauses_s[0] < 60
+        assert len(pauses_s) <= duration_s / SEARCH_PERIOD_S + 4
+        assert world.plan() == frozenset()
+        server.is_allowed = True
+        await asyncio.sleep(SEARCH_PERIOD_S)
+        assert world.plan() == {COPIES}
+
+    _search(scenario)
+
+
+def test_w3_a_kind_whose_watch_is_refused_after_its_search_is_searched_again_soon() -> None:
+    async def scenario(world: World, server: Server) -> None:
+        await asyncio.sleep(1)
+        for _ in range(3):
+            assert world.plan() == {COPIES}
+            world.cache().streams[COPIES].on_error(Forbidden("no"))
+            own = COPIES._replace(namespace="own")
+            assert world.plan() == {own}
+            world.cache().streams[own].on_error(Forbidden("no"))
+            assert world.plan() == frozenset()
+            await asyncio.sleep(60)
+        assert len(server.asked_s) == 4
+
+    _search(scenario)
+
+
+def _search(scenario: Callable[[World, Server], Awaitable[None]]) -> None:
+    """Run a scenario beside the search of a server with one copy."""
+
+    async def main() -> None:
+        server = Server(copy("one"))
+        world = World(server=server)
+        async with asyncio.TaskGroup() as tasks:
+            search = tasks.create_task(world.finder.find())
+            await scenario(world, server)
+            search.cancel()
+
+    run(main)
