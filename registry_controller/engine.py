@@ -173,6 +173,7 @@ class Engine:
                 relayed_credentials=self._relayed_credentials,
                 sources=self.sources,
                 members=self.members,
+                window_s=window_s,
             ),
             is_due=self._is_due,
             observer=self,

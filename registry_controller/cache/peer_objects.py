@@ -27,16 +27,23 @@ _FEATURE_LENGTH: Final = 4096
 class PeerObjects(abc.ABC):
     """All objects of a kind at a peer, for any rules.
 
-    `is_current` is false from a break of the watch until the list after it is complete.
+    `is_current` is false from a break of the watch until the list after it is complete, and while the definition of
+    the kind is not known to be there after a deletion.
     """
 
     def __init__(self) -> None:
-        self.is_current = False
+        self._is_listed = False
         self._is_complete = False
+        self._is_defined = True
+
+    @property
+    def is_current(self) -> bool:
+        """True if an object that is missing here is missing at the peer, and did not go with its definition."""
+        return self._is_listed and self._is_defined
 
     def reset(self) -> None:
         """Note that the watch broke off: the next list shows what there is."""
-        self.is_current = False
+        self._is_listed = False
 
     def upsert(self, obj: PartialObject, body: Callable[[], Manifest]) -> None:
         """Take an object's present state."""
@@ -48,8 +55,14 @@ class PeerObjects(abc.ABC):
 
     def complete(self) -> None:
         """Note that the list is complete."""
-        self.is_current = self._is_complete = True
+        self._is_listed = self._is_complete = True
         self._changed()
+
+    def set_defined(self, *, is_defined: bool) -> None:
+        """Note whether the definition of the kind is known to be there after the last deletion."""
+        if is_defined != self._is_defined:
+            self._is_defined = is_defined
+            self._changed()
 
     @abc.abstractmethod
     def _take(self, obj: PartialObject, body: Callable[[], Manifest]) -> None:
@@ -65,16 +78,18 @@ class PeerObjects(abc.ABC):
 
 
 class PeerFeatures(PeerObjects):
-    """The ClusterFeatures that a peer holds. `changed` is called when they may choose other rules.
+    """The ClusterFeatures that a peer holds.
 
+    `changed` is called when they may choose other rules, `deleted` when one of them went.
     `deleted_rules` is the peer's record of the rules that were deleted in it, each with the loop's time in seconds at
     which it was first seen.
     """
 
-    def __init__(self, *, changed: Callable[[], None]) -> None:
+    def __init__(self, *, changed: Callable[[], None], deleted: Callable[[], None] = lambda: None) -> None:
         super().__init__()
         self.deleted_rules: Mapping[DeletedRule, float] = {}
         self._tell = changed
+        self._deleted = deleted
         self._held: dict[str, Feature] = {}
 
     @property
@@ -100,6 +115,7 @@ class PeerFeatures(PeerObjects):
         if name == names.DELETED_RULES_OBJECT:
             self._set_deleted_rules(frozenset())
         if self._held.pop(name, None) is not None:
+            self._deleted()
             self._changed()
 
     def _set_deleted_rules(self, rules: frozenset[DeletedRule]) -> None:

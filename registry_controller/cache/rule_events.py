@@ -1,10 +1,12 @@
 """The deletions of rules as events of a watch.
 
-Law: an interrupted watch shows nothing: a rule that the next list lacks was not seen to be deleted.
+Laws: an interrupted watch shows nothing: a rule that the next list lacks was not seen to be deleted · a rule that goes
+with the definition of rules is not deleted.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -24,12 +26,20 @@ class RuleDeletion(NamedTuple):
 class RuleEvents:
     """The deletions since the watch was interrupted last, also of rules that were created again with another UID.
 
-    `now_s` is the clock. `changed` is called when rules may be missing, or no longer.
+    `now_s` is the clock. `changed` is called when rules may be missing, or no longer; `deleted` at each deletion.
     """
 
-    def __init__(self, *, now_s: Callable[[], float], changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        *,
+        now_s: Callable[[], float],
+        changed: Callable[[], None] = lambda: None,
+        deleted: Callable[[], None] = lambda: None,
+    ) -> None:
         self._now_s = now_s
         self._changed = changed
+        self._deleted = deleted
+        self._confirmed_s = -math.inf
         self._deletions: dict[str, dict[str, RuleDeletion]] = {}
         self._count = 0
 
@@ -48,7 +58,17 @@ class RuleEvents:
         found[uid] = RuleDeletion(name, uid, revision, self._now_s())
         if self._count > _MOST:
             self._forget_one()
+        self._deleted()
         self._changed()
+
+    def confirm(self, until_s: float) -> None:
+        """Note that the definition of rules was there after all deletions until this time."""
+        self._confirmed_s = until_s
+        self._changed()
+
+    def is_confirmed(self, deletion: RuleDeletion) -> bool:
+        """Return whether the definition of rules was seen to be there after a deletion."""
+        return deletion.at_s <= self._confirmed_s
 
     def on_synced(self) -> None:
         """Note that a list is complete: rules may be missing that no event deleted."""

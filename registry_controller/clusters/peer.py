@@ -61,7 +61,9 @@ class PeerObserver(Protocol):
 class Peer:
     """The connection to one peer, and the caches that it fills."""
 
-    def __init__(self, *, dialer: Dialer, sources: SourceIndex, members: Members, observer: PeerObserver) -> None:
+    def __init__(
+        self, *, dialer: Dialer, sources: SourceIndex, members: Members, observer: PeerObserver, window_s: float
+    ) -> None:
         self.cluster_id = dialer.cluster_id
         self.health = PeerHealth(now=_now())
         self.reader: Reader | None = None
@@ -76,6 +78,7 @@ class Peer:
             changed=observer.on_peer_objects_changed,
             features_changed=observer.on_peer_objects_changed,
             observer=self,
+            window_s=window_s,
         )
         self._status_changed = observer.on_peer_status_changed
         self._dialer = dialer
@@ -267,7 +270,8 @@ class Peer:
 class PeerFactory:
     """Makes peers. `connect_peer` opens a connection with credentials, without any request.
 
-    `relayed_credentials` makes the source of a peer's credentials that other members hold.
+    `relayed_credentials` makes the source of a peer's credentials that other members hold. `window_s` is the
+    stabilization window.
     """
 
     def __init__(
@@ -277,11 +281,13 @@ class PeerFactory:
         relayed_credentials: Callable[[], RelayedCredentialsSource],
         sources: SourceIndex,
         members: Members,
+        window_s: float,
     ) -> None:
         self.connect_peer = connect_peer
         self._relayed_credentials = relayed_credentials
         self._sources = sources
         self._members = members
+        self._window_s = window_s
 
     def make(self, cluster_id: ClusterUID, engagement: Engagement, *, observer: PeerObserver) -> Peer:
         """Make a peer, which is not connected yet."""
@@ -293,7 +299,13 @@ class PeerFactory:
             connect_peer=self.connect_peer,
             relayed=self._relayed_credentials(),
         )
-        return Peer(dialer=dialer, sources=self._sources, members=self._members, observer=observer)
+        return Peer(
+            dialer=dialer,
+            sources=self._sources,
+            members=self._members,
+            observer=observer,
+            window_s=self._window_s,
+        )
 
 
 def _settle(lost: asyncio.Future[str], why: str) -> None:

@@ -18,6 +18,7 @@ from registry_controller.cache.peer_objects import PeerClusters, PeerFeatures, P
 from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.cache.source_cache import RuleChange, SourceCache
 from registry_controller.cache.source_index import SourceIndex
+from registry_controller.clusters.definition_check import DefinitionCheck
 from registry_controller.core.rules.active import ActiveRule
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
@@ -49,7 +50,8 @@ class PeerWatches:
     """The caches of one peer, and the reflectors and lists that fill them.
 
     `changed` is called when something about the peer changed that a status may show, `features_changed` when rules
-    may read from it or no longer, or one of its rules was deleted. `observer` receives its signs of life.
+    may read from it or no longer, or one of its rules was deleted. `observer` receives its signs of life. `window_s`
+    is the stabilization window.
     """
 
     def __init__(
@@ -61,8 +63,11 @@ class PeerWatches:
         changed: Callable[[], None],
         features_changed: Callable[[], None],
         observer: ServerObserver,
+        window_s: float,
     ) -> None:
-        self.features = PeerFeatures(changed=features_changed)
+        self._feature_check = DefinitionCheck(meta.FEATURE, window_s=window_s, on_answer=self._on_features_defined)
+        self._rule_check = DefinitionCheck(meta.RULE, window_s=window_s, on_answer=self._on_rules_defined)
+        self.features = PeerFeatures(changed=features_changed, deleted=self._feature_check.on_deleted)
         self.clusters = PeerClusters(cluster_id, members=members, changed=changed)
         self._taps: Mapping[GVK, PeerObjects] = {meta.FEATURE: self.features, meta.CLUSTER: self.clusters}
         self._features_changed = features_changed
@@ -72,6 +77,7 @@ class PeerWatches:
         self._reflectors: dict[_WatchKey, Reflector] = {}
         self._watches: dict[_WatchKey, _RunningTask] = {}
         self._lists: dict[_WatchKey, _RunningTask] = {}
+        self._checks: list[asyncio.Task[Any]] = []
         self._connection: _Connection | None = None
         self.set_rules({})
 
@@ -95,7 +101,7 @@ class PeerWatches:
                 rules=rules.get(kind, ()),
                 sources=self._sources,
                 tap=self._taps.get(kind),
-                rule_events=RuleEvents(now_s=_now_s, changed=self._features_changed) if kind == meta.RULE else None,
+                rule_events=self._make_rule_events() if kind == meta.RULE else None,
                 watches_changed=self._follow,
             )
             self._sources.open(cache)
@@ -103,17 +109,30 @@ class PeerWatches:
             self._follow(cache)
         return changes
 
+    def _make_rule_events(self) -> RuleEvents:
+        return RuleEvents(now_s=_now_s, changed=self._features_changed, deleted=self._rule_check.on_deleted)
+
+    def _on_features_defined(self, is_defined: bool, until_s: float) -> None:
+        self.features.set_defined(is_defined=is_defined)
+
+    def _on_rules_defined(self, is_defined: bool, until_s: float) -> None:
+        cache = self._sources.cache_of(self._cluster_id, meta.RULE)
+        if is_defined and cache is not None and cache.rule_events is not None:
+            cache.rule_events.confirm(until_s)
+
     def start(self, scope: asyncio.TaskGroup, reader: Reader, discovery: Discovery, *, name: str) -> None:
         """Watch and list over this connection, in tasks of that scope, until `stop`."""
         self._connection = _Connection(scope, reader, discovery, name)
         for cache in self._sources.caches_of(self._cluster_id):
             self._follow(cache)
+        checks = (self._feature_check, self._rule_check)
+        self._checks = [scope.create_task(check.run(discovery), name=f"definition {name}") for check in checks]
 
     def stop(self) -> Iterable[asyncio.Task[Any]]:
         """Start no more tasks, and return those that still run."""
         self._connection = None
-        tasks = [running.task for running in (*self._watches.values(), *self._lists.values())]
-        self._watches, self._lists = {}, {}
+        tasks = [running.task for running in (*self._watches.values(), *self._lists.values())] + self._checks
+        self._watches, self._lists, self._checks = {}, {}, []
         return tasks
 
     def close(self) -> None:

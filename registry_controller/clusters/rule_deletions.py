@@ -173,7 +173,7 @@ class RuleDeletions:
         """
         before_s, found = self._now_s() - self._window_s, dict[tuple[ClusterUID, str], set[object]]()
         for rule, deletion in self._events():
-            if deletion.at_s <= before_s:
+            if deletion.at_s <= before_s and self._is_confirmed(rule[0], deletion):
                 found.setdefault(rule, set()).add(deletion.uid)
         for owner in (self._local, *self._peers):
             for record in self._records(owner):
@@ -215,6 +215,12 @@ class RuleDeletions:
         events = self._registry.deletions if rule.owner == self._local else events
         return events.of(rule.name).values() if events is not None else ()
 
+    def _is_confirmed(self, owner: ClusterUID, deletion: RuleDeletion) -> bool:
+        """Return whether the definition of rules was seen at a peer after a deletion; here `definitions` shows it."""
+        cache = self._rules_of(owner) if owner != self._local else None
+        events = cache.rule_events if cache is not None else None
+        return owner == self._local or (events is not None and events.is_confirmed(deletion))
+
     def _rules_of(self, owner: ClusterUID) -> SourceCache | None:
         return self._sources.cache_of(owner, meta.RULE)
 
@@ -228,7 +234,10 @@ class RuleDeletions:
             is_local=is_local,
             is_heard=self._registry.shows_missing_rules and (is_local or self._is_listed(rule.owner)),
             stored=self._find_local(rule) if is_local else self._find_at_peer(rule),
-            seen=[SeenDeletion(one.uid, one.revision, now_s - one.at_s) for one in self._deletions_of(rule)],
+            seen=[
+                SeenDeletion(one.uid, one.revision, now_s - one.at_s if self._is_confirmed(rule.owner, one) else 0.0)
+                for one in self._deletions_of(rule)
+            ],
             recorded=frozenset(record.uid for record in self._records(rule.owner) if record.name == rule.name),
             is_allowed=self._is_allowed(rule.owner),
             defined_since=definition.revision if definition is not None and is_defined else None,

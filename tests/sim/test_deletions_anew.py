@@ -54,15 +54,18 @@ def halted(member: Member) -> bool:
     return member.condition("ResourceSyncRule", "many", "DeletionHalted").get("status") == "True"
 
 
-async def drop_definition(group: SimGroup, name: str, kind: str, *, is_heard: bool) -> None:
-    """Delete the definition of a kind, and with it all objects of the kind; in the end watches of it break off."""
+async def drop_definition(group: SimGroup, name: str, kind: str, *, is_heard: bool, going_s: float = 1.0) -> None:
+    """Delete the definition of a kind, and with it all objects of the kind; in the end watches of it break off.
+
+    What `is_heard` is heard while a finalizer keeps the definition for `going_s`.
+    """
     member = group[name]
     member.server.change_served(kind, served=True)
     member.server.terminate(kind)
     for found in member.list(kind):
         info = found["metadata"]
         member.delete(kind, info["name"], namespace=info.get("namespace", ""))
-    await asyncio.sleep(1.0 if is_heard else 0.0)
+    await asyncio.sleep(going_s if is_heard else 0.0)
     member.server.change_served(kind, served=False)
     group.cut(name)
     member.server.compact()
@@ -147,14 +150,18 @@ def test_a_restored_owner_deletes_no_more_than_half(bump: int, restarts: bool, k
     simulate(scenario, n=2)
 
 
-@pytest.mark.parametrize("is_heard", [True, False], ids=["deletions are heard", "the watch breaks"])
+@pytest.mark.parametrize(
+    ("is_heard", "going_s"),
+    [(True, 1.0), (True, 200.0), (False, 0.0)],
+    ids=["deletions are heard", "and the definition goes for long", "the watch breaks"],
+)
 @pytest.mark.parametrize("is_back", [True, False], ids=["installed again", "away"])
-def test_features_that_went_with_their_definition_delete_no_copy(is_heard: bool, is_back: bool) -> None:
-    """W4: with the features go all tombstones."""
+def test_features_that_went_with_their_definition_delete_no_copy(is_heard: bool, going_s: float, is_back: bool) -> None:
+    """W3, W4: with the features go all tombstones."""
 
     async def scenario(group: SimGroup) -> None:
         a, b = await copied(group, "ConfigMap", asks_for_gold=True)
-        await drop_definition(group, "a", "ClusterFeature", is_heard=is_heard)
+        await drop_definition(group, "a", "ClusterFeature", is_heard=is_heard, going_s=going_s)
         if is_back:
             await asyncio.sleep(5.0)
             a.server.change_served("ClusterFeature", served=True)

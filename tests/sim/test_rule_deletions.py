@@ -68,6 +68,35 @@ def install_definition(group: SimGroup, name: str) -> None:
 
 
 @pytest.mark.clause("W3")
+@pytest.mark.parametrize("loses_copy", [False, True], ids=["", "and the rule's copy is deleted here"])
+def test_rules_go_with_a_definition_that_a_finalizer_keeps_for_long(loses_copy: bool) -> None:
+    """Nobody deleted them: members hear the deletions, and discovery shows that the definition goes."""
+
+    async def scenario(group: SimGroup) -> None:
+        await synced(group)
+        a, b = group["a"], group["b"]
+        a.server.change_served("ResourceSyncRule", served=True)
+        a.server.terminate("ResourceSyncRule")
+        for found in a.list("ResourceSyncRule"):
+            a.delete("ResourceSyncRule", found["metadata"]["name"])
+        if loses_copy:
+            b.delete("ResourceSyncRule", "r")
+        await asyncio.sleep(5 * WINDOW_S)
+        assert copies(b) == MANY
+        drop_definition(group, "a")
+        await asyncio.sleep(WINDOW_S)
+        install_definition(group, "a")
+        a.create(delete_rule())
+        await group.settle()
+        assert copies(b) == MANY
+        a.delete("ResourceSyncRule", "r")
+        await group.settle()
+        assert copies(b) == 0
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
 def test_a_rule_that_is_deleted_is_recorded_at_home_and_its_copies_go_everywhere() -> None:
     async def scenario(group: SimGroup) -> None:
         await synced(group)

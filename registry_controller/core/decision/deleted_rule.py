@@ -30,7 +30,10 @@ class StoredAs(enum.Enum):
 
 
 class SeenDeletion(NamedTuple):
-    """A deletion that an uninterrupted watch showed: the rule's UID, the revision, and for how long it is known."""
+    """A deletion that an uninterrupted watch showed: the rule's UID, the revision, and for how long it is known.
+
+    A deletion at a peer is known for 0 s until the definition of rules was seen there after it.
+    """
 
     uid: str
     revision: int

@@ -46,6 +46,10 @@ def test_objects_stay_over_a_break_until_the_next_list_lacks_them() -> None:
         assert (names(tap), tap.is_current) == (["b"], False)
         tap.complete()
         assert (names(tap), tap.is_current) == (["b"], True)
+        tap.set_defined(is_defined=False)
+        assert not tap.is_current
+        tap.set_defined(is_defined=True)
+        assert tap.is_current
         assert told
         tap.remove(ObjectKey("", "b"))
         assert names(tap) == []

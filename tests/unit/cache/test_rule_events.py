@@ -26,6 +26,21 @@ def test_w3_every_deletion_of_a_name_is_kept_until_the_watch_is_interrupted() ->
     assert len(changes) == 5
 
 
+def test_a_deletion_is_confirmed_once_the_definition_was_there_after_it() -> None:
+    times, told = iter((1.0, 2.0)), list[str]()
+    events = RuleEvents(
+        now_s=lambda: next(times), changed=lambda: told.append("changed"), deleted=lambda: told.append("deleted")
+    )
+    events.on_delete("r", "first", 10)
+    events.on_delete("r", "second", 20)
+    assert told == ["deleted", "changed"] * 2
+    first, second = events
+    assert not events.is_confirmed(first)
+    events.confirm(1.0)
+    assert (events.is_confirmed(first), events.is_confirmed(second)) == (True, False)
+    assert told[4:] == ["changed"]
+
+
 def test_the_earliest_deletions_are_forgotten_first() -> None:
     events = RuleEvents(now_s=lambda: 0.0)
     most = rule_events._MOST

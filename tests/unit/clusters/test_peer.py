@@ -109,7 +109,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.dialer, self.observer = Dialer(), Observer()
-        made: Any = {"dialer": self.dialer, "sources": None, "members": None}
+        made: Any = {"dialer": self.dialer, "sources": None, "members": None, "window_s": 0.0}
         self.peer = Peer(**made, observer=self.observer)
         self.watches: Any = self.peer.watches
 
@@ -311,7 +311,7 @@ def test_a_snapshot_has_the_facts_of_one_moment() -> None:
 
 def test_a_factory_makes_peers_that_dial_with_the_credentials_of_their_engagement() -> None:
     async def main() -> None:
-        made: Any = {"relayed_credentials": lambda: None, "sources": None, "members": None}
+        made: Any = {"relayed_credentials": lambda: None, "sources": None, "members": None, "window_s": 0.0}
 
         def connect(_: object) -> Any:
             raise Unreachable("no network in this test")

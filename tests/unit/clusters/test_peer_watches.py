@@ -105,6 +105,7 @@ class World:
             changed=lambda: None,
             features_changed=lambda: None,
             observer=NoObserver(),
+            window_s=0.0,
         )
 
     def set_rules(self, *rules: ActiveRule) -> RuleChange | None:

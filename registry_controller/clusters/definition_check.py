@@ -1,0 +1,64 @@
+"""Finds out whether the definition of one of our kinds at a peer is still there after objects of the kind went.
+
+A definition that is deleted takes its objects with it, and a finalizer may keep it for long. No client deleted those
+objects (W3).
+
+Law: a deletion counts only once the definition was seen to be there after it; no answer shows nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+from registry_controller.api.errors import RegistryError
+from registry_controller.api.meta import GVK
+from registry_controller.kube.discover import Discovery
+from registry_controller.report.logs import get_logger
+
+log = get_logger(__name__)
+
+_LEAST_S: Final = 1.0
+"""The least time between two reads."""
+
+
+class DefinitionCheck:
+    """Reads discovery half a stabilization window after a deletion: by then it shows that the definition is going.
+
+    `on_answer` gets whether the definition is there, and the loop's time in seconds until which the answer covers
+    deletions. While the definition is being deleted, or nothing answers, the read is repeated.
+    """
+
+    def __init__(self, kind: GVK, *, window_s: float, on_answer: Callable[[bool, float], None]) -> None:
+        self._kind = kind
+        self._pause_s = window_s / 2
+        self._on_answer = on_answer
+        self._deleted_s = 0.0
+        self._is_due = asyncio.Event()
+
+    def on_deleted(self) -> None:
+        """Note that an object of the kind was deleted."""
+        self._deleted_s = _now_s()
+        self._is_due.set()
+
+    async def run(self, discovery: Discovery) -> NoReturn:
+        """Read over this connection, after each deletion. Never returns."""
+        while True:
+            await self._is_due.wait()
+            until_s = _now_s()
+            await asyncio.sleep(self._pause_s)
+            try:
+                is_there = await discovery.may_create(self._kind)
+            except RegistryError as error:
+                log.debug("cannot read whether a definition is there", kind=str(self._kind), error=str(error))
+                is_there = False
+            if is_there and self._deleted_s <= until_s:
+                self._is_due.clear()
+            self._on_answer(is_there, until_s)
+            if not is_there:
+                await asyncio.sleep(_LEAST_S)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

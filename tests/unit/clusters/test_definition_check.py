@@ -1,0 +1,91 @@
+"""The question whether a definition is still there after deletions, with a discovery that answers as it is told. W3."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from registry_controller.api import meta
+from registry_controller.api.errors import Unreachable
+from registry_controller.clusters.definition_check import DefinitionCheck
+from tests.sim.cluster.loop import BEGIN_S, run
+
+HALF_S = 15.0
+
+
+class Stage:
+    """A check whose discovery gives these answers, one after the other; times count from the beginning."""
+
+    def __init__(self, *answers: bool | Exception) -> None:
+        self.answers = list(answers)
+        self.asked: list[float] = []
+        self.told: list[tuple[bool, float]] = []
+        self.check = DefinitionCheck(meta.RULE, window_s=2 * HALF_S, on_answer=self.note)
+        self.task: asyncio.Task[Any] | None = None
+
+    def note(self, is_there: bool, until_s: float) -> None:
+        self.told.append((is_there, until_s - BEGIN_S))
+
+    def connect(self) -> None:
+        discovery: Any = self
+        self.task = asyncio.get_running_loop().create_task(self.check.run(discovery))
+
+    async def disconnect(self) -> None:
+        assert self.task is not None
+        self.task.cancel()
+        await asyncio.sleep(0)
+
+    async def may_create(self, kind: object) -> bool:
+        assert kind == meta.RULE
+        self.asked.append(asyncio.get_running_loop().time() - BEGIN_S)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_w3_nothing_is_asked_before_something_was_deleted_and_each_deletion_is_asked_about() -> None:
+    async def main() -> None:
+        stage = Stage(True, True)
+        stage.connect()
+        await asyncio.sleep(100.0)
+        assert not stage.asked
+        stage.check.on_deleted()
+        await asyncio.sleep(1.0)
+        stage.check.on_deleted()
+        await asyncio.sleep(100.0)
+        assert stage.asked == [100.0 + HALF_S, 100.0 + 2 * HALF_S]
+        assert stage.told == [(True, 100.0), (True, 100.0 + HALF_S)]
+        await stage.disconnect()
+
+    run(main)
+
+
+def test_w3_the_question_is_repeated_while_the_definition_goes_or_nothing_answers() -> None:
+    async def main() -> None:
+        stage = Stage(False, Unreachable("no"), True)
+        stage.connect()
+        stage.check.on_deleted()
+        await asyncio.sleep(100.0)
+        assert [is_there for is_there, _ in stage.told] == [False, False, True]
+        assert stage.told[-1][1] > 0.0
+        await stage.disconnect()
+
+    run(main)
+
+
+def test_w3_a_question_that_a_lost_connection_ended_is_asked_over_the_next_one() -> None:
+    async def main() -> None:
+        stage = Stage(True)
+        stage.connect()
+        stage.check.on_deleted()
+        await asyncio.sleep(1.0)
+        await stage.disconnect()
+        await asyncio.sleep(100.0)
+        assert not stage.told
+        stage.connect()
+        await asyncio.sleep(100.0)
+        assert stage.told == [(True, 101.0)]
+        await stage.disconnect()
+
+    run(main)
