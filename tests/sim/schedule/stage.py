@@ -33,6 +33,20 @@ class Step(NamedTuple):
         return " ".join(str(word) for word in (self.deed, self.who, *self.what))
 
 
+class _Repair:
+    """Something that is mended once, at its time or at the end of the schedule, which may be the same moment."""
+
+    def __init__(self, mend: Callable[[], None]) -> None:
+        self._mend = mend
+        self._is_made = False
+
+    def make(self) -> None:
+        """Mend it, unless it is mended."""
+        if not self._is_made:
+            self._is_made = True
+            self._mend()
+
+
 class Stage:
     """A group in the middle of a schedule. `has_unseen_copies` is true once a copy was put where no rule writes."""
 
@@ -42,7 +56,7 @@ class Stage:
         self.tally = tally
         self.is_mended = False
         self.has_unseen_copies = False
-        self._mending: list[tuple[Callable[[], None], asyncio.TimerHandle | None]] = []
+        self._mending: list[_Repair] = []
 
     @property
     def rebuilt(self) -> list[str]:
@@ -51,24 +65,20 @@ class Stage:
 
     def until(self, duration_s: float, mend: Callable[[], None]) -> None:
         """Mend something after a while, or at the end of the schedule."""
-        handle = asyncio.get_running_loop().call_later(duration_s, mend)
-        self._mending.append((mend, handle))
+        repair = _Repair(mend)
+        self._mending.append(repair)
+        asyncio.get_running_loop().call_later(duration_s, repair.make)
 
     def at_the_end(self, mend: Callable[[], None]) -> None:
         """Mend something at the end of the schedule."""
-        self._mending.append((mend, None))
+        self._mending.append(_Repair(mend))
 
     def mend(self) -> None:
         """Mend everything that is still broken."""
         self.is_mended = True
         mending, self._mending = self._mending, []
-        now_s = asyncio.get_running_loop().time()
-        for mend, handle in mending:
-            if handle is not None and handle.when() < now_s:
-                continue  # it is mended
-            if handle is not None:
-                handle.cancel()
-            mend()
+        for repair in mending:
+            repair.make()
 
     def find(self, member: Member, place: Spot) -> dict[str, Any] | None:
         """Find whatever is at a place."""
