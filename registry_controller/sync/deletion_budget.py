@@ -11,6 +11,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import Target
 from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
+from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.core.decision.decision import Halt
 from registry_controller.core.decision.deletion_limit import Charge, Window, window_of
 from registry_controller.sync.deletion_count import DeletionCount
@@ -83,6 +84,12 @@ class DeletionBudget:
         self.count.has_let_go()
         return sorted(going)
 
+    def forget_waiting(self) -> list[Target]:
+        """Forget everything that waits, and return it in order."""
+        waiting, self.waiting, self.settled_s = self.waiting, {}, 0.0
+        self.asked -= waiting.keys()
+        return sorted(waiting)
+
     def drop(self, target: Target) -> None:
         """Forget a deletion: the copy is gone, or stays."""
         self.waiting.pop(target, None)
@@ -95,7 +102,7 @@ class DeletionBudget:
 
 def stored_window(registry: Registry, origin: RuleAndOwner) -> Window | None:
     """Return the window in a rule's status for its copies from one owner; None without one."""
-    rule = registry.rules.get(origin[0])
+    rule = _find_rule(registry, origin[0])
     clusters = (rule.manifest.get("status") or {}).get("clusters") if rule is not None else None
     for entry in clusters if isinstance(clusters, list) else ():
         if entry.get("clusterID") == origin[1]:
@@ -113,5 +120,10 @@ def stored_halt(registry: Registry, origin: RuleAndOwner) -> Halt | None:
 
 def allowed_moment(registry: Registry, rule: str) -> str:
     """Return the moment of the halt that a rule's annotation lifts; empty for none."""
-    held = registry.rules.get(rule)
+    held = _find_rule(registry, rule)
     return meta.annotations_of(held.manifest).get(meta.ALLOW_DELETIONS, "") if held is not None else ""
+
+
+def _find_rule(registry: Registry, rule: str) -> StoredRule | None:
+    """Return a rule as it is stored; as it was last, while it is missing and acts."""
+    return registry.rules.get(rule) or registry.acting.get(rule)

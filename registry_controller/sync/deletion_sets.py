@@ -2,7 +2,8 @@
 
 Laws: no set is evaluated before every key that was enqueued with it was reconciled · a set is evaluated, and halted,
 before its owner is asked for proof · beyond a few, deletions go only once their window is stored · a set goes only if
-both limits allow it.
+both limits allow it · the limit of a rule, and its halt, last as long as the rule acts: no user could lift the halt
+after that, and the limit of the owner alone holds.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class DeletionSets:
 
     def find_halt(self, origin: RuleAndOwner, budget: DeletionBudget) -> Halt | None:
         """Return the halt that lets no more copies of a rule and owner go; None while they may go."""
-        if budget.count.halted_at:
+        if budget.count.halted_at and self._acts(origin[0]):
             return Halt(meta.RULE, origin[0], budget.count.halted_at)
         return self.owners.find_halt(origin[1])
 
@@ -116,6 +117,9 @@ class DeletionSets:
         if settles_s > 0 or not self._queue.has_passed(budget.sequence):
             self._look_soon(origin, budget, max(_LOOK_S, settles_s))
             return
+        if budget.count.halted_at and not self._acts(origin[0]):
+            self._end_with_rule(origin, budget)
+            return
         ours = self._judge_rule(origin, budget)
         is_excused = ours is not None and ours.window.allowed >= max(1, ours.window.deleted)
         theirs = None
@@ -157,9 +161,19 @@ class DeletionSets:
             for target in budget.let_go(is_allowed=ours is not None and ours.is_allowed, is_excused=is_excused):
                 self._queue.add(target, origin[1])
 
+    def _acts(self, rule: str) -> bool:
+        """Report whether a rule acts here: also one that is missing for less than the stabilization window."""
+        return rule in self._registry.acting
+
+    def _end_with_rule(self, origin: RuleAndOwner, budget: DeletionBudget) -> None:
+        """End the halt of a rule that acts no more. What waited is decided on again: it may stay, or count otherwise."""
+        for target in budget.forget_waiting():
+            self._queue.add(target, origin[1])
+        self.has_shrunk(origin, budget)
+
     def _judge_rule(self, origin: RuleAndOwner, budget: DeletionBudget) -> Judged | None:
-        """Evaluate the set by its rule's limit; None for a rule that is not here: only the owner's limit holds."""
-        if origin[0] not in self._registry.rules:
+        """Evaluate the set by its rule's limit; None for a rule that does not act: only the owner's limit holds."""
+        if not self._acts(origin[0]):
             return None
         return budget.count.judge(
             stored=stored_window(self._registry, origin),

@@ -186,6 +186,55 @@ def test_a_rule_that_is_deleted_once_is_an_order_and_the_second_time_counts() ->
     simulate(scenario, n=2)
 
 
+def test_the_halt_of_a_rule_ends_with_the_rule_whose_second_deletion_counts_for_the_owner() -> None:
+    """W4: nobody could name the moment of a halt at a rule that is gone."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, 120, window_s=0)
+        b.delete("ResourceSyncRule", "many")
+        await asyncio.sleep(10.0)
+        assert left(b) == 0
+        b.create(rule("many", CONFIG_MAP, LABELLED, deletionPolicy="Delete"))
+        await asyncio.sleep(10.0)
+        for number in range(70):
+            a.delete("ConfigMap", f"m-{number:03}", namespace="default")
+        await asyncio.sleep(10.0)
+        kept = left(b)
+        assert kept > 50
+        assert halted(b)
+        b.delete("ResourceSyncRule", "many")
+        await group.settle()
+        since = halted_over_all(b, "a")
+        assert (left(b), bool(since)) == (kept, True)
+        b.apply({"kind": "Cluster", "metadata": {"name": "a", "annotations": {ALLOW_DELETIONS: since}}})
+        await group.settle()
+        assert (left(b), halted_over_all(b, "a")) == (0, "")
+
+    simulate(scenario, n=2)
+
+
+def test_the_limit_of_a_rule_that_is_replaced_holds_meanwhile() -> None:
+    """W4, W3: the limit of the owner of its copies, who has many more, would let them go."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, 60, window_s=30)
+        b.create(rule("more", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": {"part": "more"}}]}]}))
+        for number in range(100):
+            a.create(config_map(f"m-more-{number:03}", {"n": "1"}, labels={"part": "more"}))
+        await group.settle()
+        assert left(b) == 160
+        b.delete("ResourceSyncRule", "many")
+        await asyncio.sleep(1.0)
+        for number in range(55):
+            a.delete("ConfigMap", f"m-{number:03}", namespace="default")
+        await asyncio.sleep(5.0)
+        b.create(rule("many", CONFIG_MAP, LABELLED, deletionPolicy="Delete"))
+        await group.settle()
+        assert (left(b), halted(b), halted_over_all(b, "a")) == (160, True, "")
+
+    simulate(scenario, n=2)
+
+
 def _list_stalled(b: Member) -> list[str]:
     """List the rules that need a person for a halt."""
     every = [item["metadata"]["name"] for item in b.list("ResourceSyncRule")]

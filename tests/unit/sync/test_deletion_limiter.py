@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from registry_controller.api import meta
 from registry_controller.api.meta import ALLOW_DELETIONS, GVK, ClusterUID, ObjectKey, Target
 from registry_controller.core.decision.decision import Decision, Delete, Halt, Hold, NeedsProof, Reason, Skip
-from registry_controller.core.decision.deletion_limit import spell
+from registry_controller.core.decision.deletion_limit import Window, spell, stored_form
 from registry_controller.core.decision.state import OwnerAnswer, ProofResult, SourceRef
 from registry_controller.sync.deletion_limiter import DeletionLimiter
 from registry_controller.sync.workqueue import WorkQueue
@@ -37,7 +38,8 @@ class Bench:
         counts = SimpleNamespace(counts=self, by_owner=self, has=self.here.__contains__, has_other=lambda _: True)
         counts.source_kind = lambda _: self.source_kind
         counts.find = lambda _: (None, None)
-        self.registry = SimpleNamespace(rules={RULE: SimpleNamespace(manifest=self.manifest)}, clusters={})
+        stored = SimpleNamespace(manifest=self.manifest)
+        self.registry = SimpleNamespace(rules={RULE: stored}, acting={RULE: stored}, clusters={})
         self.queue = WorkQueue()
         self.limiter = self.restarted(counts, percent)
 
@@ -203,6 +205,85 @@ def test_a_halt_ends_when_it_is_allowed_or_when_fewer_are_to_go() -> None:
 
     for is_allowed in (False, True):
         run(lambda is_allowed=is_allowed: scenario(is_allowed=is_allowed))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("is_anew", [False, True])
+def test_the_halt_of_a_rule_ends_with_the_rule(is_anew: bool) -> None:
+    """W4: while the rule is missing and acts it stands; once it acts no more, nobody could lift it."""
+
+    def delete_by_rule(target: Target) -> Delete:
+        return Delete(target.name, 1, Reason.RULE_GONE, OWNER)
+
+    async def scenario() -> None:
+        count = 3 if is_anew else 120
+        bench = Bench(count)
+        bench.limiter.limit(name(0), delete_by_rule(name(0)), rule=RULE)  # an order, the first one
+        bench.limiter.rule_changed(RULE)
+        bench.limit(lambda target: replace(delete(target), is_anew=is_anew), count)
+        await asyncio.sleep(0.1)
+        assert len(await bench.drain()) == count
+        bench.registry.rules.clear()
+        bench.limiter.rule_changed(RULE)
+        await asyncio.sleep(20.0)
+        assert bench.halted_at == spell(BEGIN)
+        assert await bench.drain() == set()
+        bench.registry.acting.clear()
+        for expected in (JUDGED, JUDGED, None):
+            decided = bench.limit(delete_by_rule, count)
+            assert decided == [expected or delete_by_rule(name(number)) for number in range(count)]
+            await asyncio.sleep(0.1)
+            assert len(await bench.drain()) == (count if expected else 0)
+
+    run(scenario)
+
+
+def test_a_halt_that_ended_with_its_rule_lets_nothing_go_once_the_rule_is_back() -> None:
+    """W4, W3: the rule was missing without a trace, so that its copies stayed."""
+
+    def stays_without_rule(target: Target) -> Hold:
+        return Hold(Reason.RULE_MISSING, OWNER)
+
+    async def scenario() -> None:
+        bench = Bench(120)
+        bench.limit(presumed, 61)
+        await asyncio.sleep(0.1)
+        await bench.drain()
+        rules = dict(bench.registry.rules)
+        bench.registry.rules.clear()
+        bench.registry.acting.clear()
+        assert bench.limit(stays_without_rule, 61) == [stays_without_rule(name(0))] * 61
+        await asyncio.sleep(60.0)
+        assert len(await bench.drain()) == 61
+        assert bench.limit(stays_without_rule, 61) == [stays_without_rule(name(0))] * 61
+        bench.registry.rules |= rules
+        bench.registry.acting |= rules
+        bench.limiter.rule_changed(RULE)
+        assert bench.limit(presumed, 61) == [JUDGED] * 61
+        await asyncio.sleep(0.1)
+        await bench.drain()
+        assert count_halted(bench.limit(presumed, 61)) == 61
+
+    run(scenario)
+
+
+def test_the_limit_of_a_rule_holds_while_the_rule_is_missing_for_a_moment() -> None:
+    """W4: also where nothing of it was counted yet, and a halt was stored."""
+
+    async def scenario(*, is_stored: bool) -> None:
+        bench = Bench(120)
+        if is_stored:
+            window = Window(spell(BEGIN), 120, halted_at=spell(BEGIN), is_anew=True)
+            bench.manifest["status"] = {"clusters": [{"clusterID": OWNER, "deletions": stored_form(window)}]}
+        bench.registry.rules.clear()
+        count = 1 if is_stored else 61
+        bench.limit(presumed, count)
+        await asyncio.sleep(0.1)
+        await bench.drain()
+        assert count_halted(bench.limit(presumed, count)) == count
+        assert bench.halted_at == spell(BEGIN)
+
+    for is_stored in (False, True):
+        run(lambda is_stored=is_stored: scenario(is_stored=is_stored))  # type: ignore[misc]
 
 
 def test_a_second_halt_is_reported_as_the_first() -> None:
