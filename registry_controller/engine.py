@@ -289,6 +289,10 @@ class Engine:
         """Search the served kinds for orphans again."""
         self.orphans.on_kinds_changed()
 
+    def on_definition_of_rules_read(self) -> None:
+        """Plan again: the read may show that rules were deleted."""
+        self.clusters.request_plan()
+
     def on_definition_of_features(self, *, is_going: bool) -> None:
         """Note whether features are deleted with their definition: that withdraws no tombstone."""
         self.registry.note_definition_of_features(is_going=is_going)

@@ -6,6 +6,7 @@ Law: older definitions stop nothing; the fields that they drop are logged once.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
@@ -46,12 +47,22 @@ class Definition(NamedTuple):
     revision: int
 
 
+class DefinitionRead(NamedTuple):
+    """The UID of the definition of rules by a quorum read, empty while it is missing or being deleted.
+
+    `began_s` is the time at which the read began.
+    """
+
+    uid: str = ""
+    began_s: float = -math.inf
+
+
 class DefinitionCache(EventHandler):
     """Watches CustomResourceDefinitions; calls `on_change` when the served kinds may have changed.
 
     `of_rules` is the definition of ResourceSyncRules; None while it is missing or not known yet. `lost_of_rules` are
-    the fields of a rule that it drops. `features_change` is called with whether the definition of ClusterFeatures is
-    being deleted, or is missing.
+    the fields of a rule that it drops. `read` is its last quorum read. `features_change` is called with whether the
+    definition of ClusterFeatures is being deleted, or is missing.
     """
 
     def __init__(self, *, on_change: Callable[[], None], features_change: Callable[[bool], None]) -> None:
@@ -61,6 +72,7 @@ class DefinitionCache(EventHandler):
         self._complete = False
         self.of_rules: Definition | None = None
         self.lost_of_rules: tuple[str, ...] = ()
+        self.read = DefinitionRead()
         self._known: dict[ObjectKey, int] = {}
         self._logged: dict[str, tuple[str, ...]] = {}
 

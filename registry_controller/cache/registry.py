@@ -49,7 +49,8 @@ class Registry:
     `allowance` holds the limits that the local administrator set for rules. `rules` are the rules that are here;
     `acting` holds, too, those that were deleted in the last `window_s` seconds of the clock `now_s`; of a copy that
     was altered here it holds the rule as its owner wrote it, where this daemon knows it. A rule that is not in `acting`
-    is missing once `shows_missing_rules` is true: a window after the first complete list.
+    is missing once `shows_missing_rules` is true: a window after the first complete list. `rules_went_s` is when a rule
+    was last found to be missing.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Registry:
         """This cluster's record of its deleted rules: parsed once, and read for each of their copies."""
         self.deletions = RuleEvents(now_s=now_s)
         """The events that deleted rules of this cluster."""
+        self.rules_went_s = -math.inf
         self._ends_at_s: dict[str, float] = {}
         """When a deleted rule ends to act."""
         self._complete_at_s = math.inf
@@ -143,7 +145,8 @@ class Registry:
         """
         known = self.begin_list(plural) if known is None else known
         if plural == meta.RULES.resource and self._complete_at_s == math.inf:
-            self._complete_at_s = self._now_s() + self._window_s
+            self.rules_went_s = self._now_s()
+            self._complete_at_s = self.rules_went_s + self._window_s
         listed = set()
         for manifest in manifests:
             listed.add(name := meta.metadata_of(manifest).get("name", ""))
@@ -263,8 +266,9 @@ class Registry:
                 self._record_deleted(stored.cluster.cluster_id, name, last or stored.manifest)
             self.clusters.pop(name, None)
         elif plural == meta.RULES.resource:
+            self.rules_went_s = self._now_s()
             if self.rules.pop(name, None) is not None:
-                self._ends_at_s[name] = self._now_s() + self._window_s
+                self._ends_at_s[name] = self.rules_went_s + self._window_s
                 self.end_deleted_rules()
         else:
             self.features.pop(name, None)

@@ -14,10 +14,11 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVK
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.copy_index import CopyIndex
-from registry_controller.cache.crds import DEFINITION, DefinitionCache
+from registry_controller.cache.crds import DEFINITION, DefinitionCache, DefinitionRead
 from registry_controller.cache.credentials import CredentialStore
 from registry_controller.cache.namespaces import NamespaceCache
 from registry_controller.cache.replicas import Replicas
+from registry_controller.clusters.definition_reader import DefinitionReader
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.watch.event_handler import EventHandler, NotifyHandler
@@ -51,6 +52,9 @@ class LocalObserver(Protocol):
     def on_kinds_changed(self) -> None:
         """The kinds that the local API server serves may have changed."""
 
+    def on_definition_of_rules_read(self) -> None:
+        """The definition of ResourceSyncRules was read from the quorum."""
+
     def on_definition_of_features(self, *, is_going: bool) -> None:
         """The definition of ClusterFeatures is there, or is missing or goes."""
 
@@ -79,6 +83,7 @@ class LocalCluster:
             on_change=self._kinds_changed,
             features_change=lambda is_going: observer.on_definition_of_features(is_going=is_going),
         )
+        self._definition_reader = DefinitionReader(reader=reader, discovery=discovery, on_read=self._on_read)
         self._base: dict[_Watched, EventHandler] = {
             (meta.NAMESPACE, EVERYTHING): namespaces,
             (DEFINITION, EVERYTHING): self.definitions,
@@ -95,7 +100,12 @@ class LocalCluster:
             self._scope = scope
             for (kind, selection), sink in self._base.items():
                 self._follow("base", kind, selection, sink)
+            scope.create_task(self._definition_reader.run(), name="read the definition of rules")
             await asyncio.get_running_loop().create_future()
+
+    def read_definition_of_rules(self, *, since_s: float) -> None:
+        """Read the definition of rules from the quorum, unless that was done since a time of the loop."""
+        self._definition_reader.request(since_s)
 
     def set_secret_namespaces(self, namespaces: Iterable[str]) -> None:
         """Watch the registry Secrets of these namespaces."""
@@ -148,6 +158,10 @@ class LocalCluster:
         running = self._running.pop((purpose, (kind, selection)), None)
         if running is not None:
             running.task.cancel()
+
+    def _on_read(self, read: DefinitionRead) -> None:
+        self.definitions.read = read
+        self._observer.on_definition_of_rules_read()
 
     def _kinds_changed(self) -> None:
         self.discovery.invalidate()

@@ -7,6 +7,7 @@ Law: the deletion of a copy of a rule does not delete the rule.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
@@ -17,7 +18,7 @@ from registry_controller.api.deleted_rules import DeletedRule
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.copy_index import CopyIndex
-from registry_controller.cache.crds import Definition
+from registry_controller.cache.crds import Definition, DefinitionRead
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.rule_events import RuleDeletion
 from registry_controller.cache.source_cache import SourceCache
@@ -25,7 +26,6 @@ from registry_controller.cache.source_index import SourceIndex
 from registry_controller.cache.stored_objects import StoredCluster
 from registry_controller.clusters.peer import Peer
 from registry_controller.core.decision.deleted_rule import (
-    RECORD_S,
     RuleTraces,
     SeenDeletion,
     StoredAs,
@@ -55,10 +55,13 @@ class MissingRules(NamedTuple):
 
 
 class HasDefinition(Protocol):
-    """The local definitions, as far as they are known."""
+    """The local definition of rules, as the watch shows it, and as the last quorum read showed it."""
 
     @property
     def of_rules(self) -> Definition | None: ...
+
+    @property
+    def read(self) -> DefinitionRead: ...
 
 
 class RuleDeletions:
@@ -163,8 +166,7 @@ class RuleDeletions:
         events_s = [deletion.at_s for _, deletion in self._events()]
         records_s = [at_s for peer in self._peers.values() for at_s in peer.features.deleted_rules.values()]
         stable_s = (at_s + self._window_s for at_s in (*events_s, *records_s))
-        recorded_s = (at_s + RECORD_S for at_s in events_s)
-        return min((at_s for at_s in (*stable_s, *recorded_s) if at_s > now_s), default=None)
+        return min((at_s for at_s in stable_s if at_s > now_s), default=None)
 
     def shown(self) -> Mapping[tuple[ClusterUID, str], object]:
         """Map the rules of which something shows that they were deleted to all that shows it.
@@ -202,17 +204,20 @@ class RuleDeletions:
 
     def _events(self) -> Iterator[tuple[tuple[ClusterUID, str], RuleDeletion]]:
         for deletion in self._registry.deletions:
-            yield (self._local, deletion.name), deletion
+            if self._find_definition(since_s=deletion.at_s) is not None:
+                yield (self._local, deletion.name), deletion
         for owner in self._peers:
             cache = self._rules_of(owner)
             for deletion in (cache.rule_events if cache is not None else None) or ():
                 yield (owner, deletion.name), deletion
 
     def _deletions_of(self, rule: RuleID) -> Iterable[RuleDeletion]:
-        """Return the deletions of rules of this name that a watch showed."""
+        """Return the deletions of rules of this name that a watch showed; here, those that no definition caused."""
+        if rule.owner == self._local:
+            found = self._registry.deletions.of(rule.name).values()
+            return [one for one in found if self._find_definition(since_s=one.at_s) is not None]
         cache = self._rules_of(rule.owner)
         events = cache.rule_events if cache is not None else None
-        events = self._registry.deletions if rule.owner == self._local else events
         return events.of(rule.name).values() if events is not None else ()
 
     def _is_confirmed(self, owner: ClusterUID, deletion: RuleDeletion) -> bool:
@@ -224,11 +229,20 @@ class RuleDeletions:
     def _rules_of(self, owner: ClusterUID) -> SourceCache | None:
         return self._sources.cache_of(owner, meta.RULE)
 
+    def _find_definition(self, *, since_s: float) -> Definition | None:
+        """Return the definition of rules here; None unless a read that began then or later showed that it is there."""
+        found = self.definitions.of_rules if self.definitions is not None else None
+        if self.definitions is None or found is None or found.deleting:
+            return None
+        read = self.definitions.read
+        return found if read.uid == found.uid and read.began_s >= since_s else None
+
     def _gather(self, rule: RuleID) -> RuleTraces:
         """Gather the facts about a rule at its owner."""
         now_s, is_local = self._now_s(), rule.owner == self._local
-        definition = self.definitions.of_rules if is_local and self.definitions is not None else None
-        is_defined = definition is not None and not definition.deleting
+        definition = self._find_definition(since_s=-math.inf) if is_local else None
+        lasts = definition is not None and self._find_definition(since_s=self._registry.rules_went_s) is not None
+        is_younger = definition is not None and (not rule.uid or definition.created <= rule.created)
         return RuleTraces(
             uid=rule.uid,
             is_local=is_local,
@@ -240,8 +254,8 @@ class RuleDeletions:
             ],
             recorded=frozenset(record.uid for record in self._records(rule.owner) if record.name == rule.name),
             is_allowed=self._is_allowed(rule.owner),
-            defined_since=definition.revision if definition is not None and is_defined else None,
-            is_younger=definition is not None and definition.created <= rule.created,
+            defined_since=definition.revision if definition is not None else None,
+            is_younger=lasts and is_younger,
         )
 
     def _find_local(self, rule: RuleID) -> StoredAs:

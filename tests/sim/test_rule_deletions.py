@@ -63,6 +63,28 @@ def drop_definition(group: SimGroup, name: str) -> list[dict[str, Any]]:
     return rules
 
 
+def delete_definition(group: SimGroup, name: str) -> None:
+    """Delete the definition of rules, which takes a while, with all rules."""
+    member, definition = group[name], f"{meta.RULES.resource}.{meta.GROUP}"
+    found = member.get("CustomResourceDefinition", definition)
+    member.replace({**found, "metadata": {**found["metadata"], "finalizers": ["cleanup"]}})
+    member.delete("CustomResourceDefinition", definition)
+    member.server.terminate("ResourceSyncRule")
+    for gone in member.list("ResourceSyncRule"):
+        member.delete("ResourceSyncRule", gone["metadata"]["name"])
+
+
+def remove_definition(group: SimGroup, name: str) -> None:
+    """Remove the definition of rules, and end the watches of rules that other members have there."""
+    member, definition = group[name], f"{meta.RULES.resource}.{meta.GROUP}"
+    found = member.get("CustomResourceDefinition", definition)
+    member.replace({**found, "metadata": {"name": definition, "finalizers": []}})
+    member.server.compact()
+    for other in group.members:
+        if other is not member:
+            group.wire(other.name, name).cut()
+
+
 def install_definition(group: SimGroup, name: str) -> None:
     group[name].server.change_served("ResourceSyncRule", served=True)
 
@@ -214,6 +236,63 @@ def test_a_definition_of_rules_that_is_installed_again_deletes_no_copy(pause_s: 
         assert [copies(group[name]) for name in "ab"] == [0, 0], (
             "the rule was taken over by the one that was created again"
         )
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
+@pytest.mark.parametrize("fault", ["stuck", "refused"])
+@pytest.mark.parametrize("away_s", [0.5, 60.0])
+def test_a_definition_that_goes_deletes_no_copy_although_its_watch_is_behind(fault: str, away_s: float) -> None:
+    """The watch of rules shows that they went, and the watch of definitions shows nothing."""
+
+    async def scenario(group: SimGroup) -> None:
+        await synced(group)
+        home = group.wire("a", "a")
+        if fault == "stuck":
+            home.stuck = frozenset({"customresourcedefinitions"})
+        else:
+            home.unallowed = {"customresourcedefinitions"}
+            home.cut()
+        await asyncio.sleep(1.0)
+        delete_definition(group, "a")
+        await asyncio.sleep(20.0)
+        assert not recorded(group["a"])
+        remove_definition(group, "a")
+        await asyncio.sleep(away_s)
+        install_definition(group, "a")
+        await asyncio.sleep(60.0)
+        assert not recorded(group["a"])
+        assert [copies(group[name]) for name in "ab"] == [MANY, MANY]
+        home.stuck, home.unallowed = frozenset(), set()
+        home.cut()
+        await group.settle()
+        assert not recorded(group["a"])
+        assert [copies(group[name]) for name in "ab"] == [MANY, MANY]
+        group["a"].create(delete_rule())
+        await group.settle()
+        group["a"].delete("ResourceSyncRule", "r")
+        await group.settle()
+        assert recorded(group["a"]) == {"r"}
+        assert [copies(group[name]) for name in "ab"] == [0, 0]
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
+def test_a_rule_that_is_deleted_while_no_definition_can_be_read_is_recorded_later() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await synced(group)
+        home = group.wire("a", "a")
+        home.unallowed = {"customresourcedefinitions"}
+        group["a"].delete("ResourceSyncRule", "r")
+        await asyncio.sleep(2 * WINDOW_S)
+        assert not recorded(group["a"])
+        assert copies(group["a"]) == MANY
+        home.unallowed = set()
+        await group.settle()
+        assert recorded(group["a"]) == {"r"}
+        assert [copies(group[name]) for name in "ab"] == [0, 0]
 
     simulate(scenario, n=3)
 

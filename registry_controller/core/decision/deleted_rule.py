@@ -13,12 +13,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from registry_controller.core.decision.rule_state import RulePresence
-
-RECORD_S: Final = 5.0
-"""The time after a deletion in which the deletion of the definition, which comes before, arrives on its own watch."""
 
 
 class StoredAs(enum.Enum):
@@ -48,9 +45,10 @@ class RuleTraces(NamedTuple):
     of rules of this name. `recorded` are the UIDs of rules of this name in the owner's record, without those that
     appeared there a moment ago. `is_allowed` means that a person here let the copies of missing rules go.
 
-    The rest counts for a rule of the local cluster (`is_local`). `defined_since` is a revision since which the
-    definition of rules is there; None while it is missing, unknown or being deleted. `is_younger` means that the rule
-    is younger than the definition.
+    The rest counts for a rule of the local cluster (`is_local`). There, `seen` has only the deletions after which the
+    definition of rules was read from the quorum, and was there. `defined_since` is a revision since which the
+    definition is there; None while it is missing, unknown or being deleted. `is_younger` means that the rule is not
+    known to be older than the definition, which was read in this way after the last rule went.
     """
 
     uid: str
@@ -100,11 +98,8 @@ def _was_seen_here(traces: RuleTraces) -> bool:
 
 
 def _is_proven_by_its_copies(traces: RuleTraces) -> bool:
-    """Return whether a rule of this cluster that a copy here names was in this store, and is not any more.
-
-    A provenance of an earlier version does not show since when.
-    """
-    return traces.defined_since is not None and (not traces.uid or traces.is_younger)
+    """Return whether a rule of this cluster that a copy here names was in this store, and is not any more."""
+    return traces.defined_since is not None and traces.is_younger
 
 
 def is_to_record(traces: RuleTraces) -> bool:
@@ -115,8 +110,7 @@ def is_to_record(traces: RuleTraces) -> bool:
     """
     if not traces.uid:
         return False
-    known_s = (deletion.known_s for deletion in traces.seen if deletion.uid == traces.uid)
-    if max(known_s, default=0.0) >= RECORD_S and _was_seen_here(traces):
+    if _was_seen_here(traces):
         return True
     is_missing = traces.is_local and traces.is_heard and traces.stored is StoredAs.NONE
     return is_missing and _is_proven_by_its_copies(traces)

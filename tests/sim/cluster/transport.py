@@ -66,7 +66,8 @@ class Wire:
     for `behind_s` seconds. Watches that resume begin `again` changes before where they were to: what happened then is
     heard once more. Each stream of events is late by up to `late_s` seconds, for itself, so that of two kinds, or two
     selections, what happened first may be heard last. The `unallowed` are the resources, by their plurals, on which the
-    daemon's role at that server gives it no rights; on the `narrowed` it has some in these namespaces only.
+    daemon's role at that server gives it no rights; on the `narrowed` it has some in these namespaces only. The events
+    of the `stuck` ones wait until these are others.
     `reads` are the paths of the last lists, watches and GETs that reached the server.
     """
 
@@ -80,6 +81,7 @@ class Wire:
         self.behind_s = self.late_s = 0.0
         self.unallowed: set[str] = set()
         self.narrowed: dict[str, set[str]] = {}
+        self.stuck: frozenset[str] = frozenset()
         self._chance = chance
         self._changed = asyncio.Event()
         self._watches: dict[Watch, str] = {}
@@ -117,6 +119,10 @@ class Wire:
         """Note that a watch is over."""
         self._watches.pop(watch, None)
         watch.close()
+
+    def is_silent(self, watch: Watch) -> bool:
+        """Say whether the events of a watch wait."""
+        return self.fault is Fault.HUNG or not self.stuck.isdisjoint(urlsplit(self._watches[watch]).path.split("/"))
 
     def delay(self) -> float:
         """Choose how long the next thing takes, one way, in seconds."""
@@ -303,7 +309,7 @@ class SimTransport:
             while True:
                 now = loop.time()
                 self._check_open(resets)
-                if watch.lines and self._wire.fault is not Fault.HUNG:
+                if watch.lines and not self._wire.is_silent(watch):
                     async with asyncio.timeout_at(quiet_until):
                         await self._wire.travel()
                         await asyncio.sleep(self._wire.lateness())
@@ -318,7 +324,7 @@ class SimTransport:
                     quiet_until = loop.time() + silence_s
                 elif now >= quiet_until:
                     raise TimeoutError
-                elif now >= ends_at and self._wire.fault is not Fault.HUNG:
+                elif now >= ends_at and not self._wire.is_silent(watch):
                     return
                 elif now >= bookmark_at:
                     watch.bookmark()
@@ -326,7 +332,7 @@ class SimTransport:
                 else:
                     news.clear()
                     due = min(quiet_until, bookmark_at, ends_at if ends_at > now else quiet_until)
-                    if self._wire.fault is Fault.HUNG:
+                    if self._wire.is_silent(watch):
                         due = min(quiet_until, now + 1.0)
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout_at(due):

@@ -11,7 +11,7 @@ import pytest
 from registry_controller.api import meta, names
 from registry_controller.api.deleted_rules import DeletedRule, deleted_rules_manifest
 from registry_controller.api.meta import ClusterUID
-from registry_controller.cache.crds import Definition
+from registry_controller.cache.crds import Definition, DefinitionRead
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.clusters.rule_deletions import RuleDeletions, RuleID
@@ -41,24 +41,30 @@ class Stage:
         self.absent: list[RuleID] = []
         copies: Any = SimpleNamespace(all_caches=list)
         self.deletions = RuleDeletions(registry=self.held, sources=sources, copies=copies, local=LOCAL, **clock)
-        self.deletions.definitions = SimpleNamespace(of_rules=DEFINITION)
+        self.defined: Any = SimpleNamespace(of_rules=DEFINITION, read=DefinitionRead())
+        self.deletions.definitions = self.defined
+        self.reads_as: str | None = DEFINITION.uid
         self.deletions._list_absent = lambda: iter(self.absent)  # type: ignore[method-assign]
         self.after(WINDOW_S)
 
     def after(self, seconds: float) -> None:
-        """Plan again after a time."""
+        """Read the definition of rules, unless that is not possible, and plan again after a time."""
+        if self.reads_as is not None:
+            self.defined.read = DefinitionRead(self.reads_as, self.now_s)
         self.now_s += seconds
         self.held.end_deleted_rules()
         self.deletions.update({HOME: self.peer})
 
-    def delete_here(self, *, revision: int, uid: str = "uid", **metadata: Any) -> None:
-        """Let the watch of this cluster show the deletion of rule r."""
+    def delete_here(self, *, revision: int, uid: str = "uid", is_seen: bool = True, **metadata: Any) -> None:
+        """Let the watch of this cluster show the deletion of rule r, or, unless `is_seen`, a list lack it."""
         rule = rule_manifest("r")
         info = {"name": "r", "uid": uid, **metadata}
         self.held.apply("resourcesyncrules", "ADDED", {**rule, "metadata": {**info, "resourceVersion": "2"}})
-        self.held.apply(
-            "resourcesyncrules", "DELETED", {**rule, "metadata": {**info, "resourceVersion": str(revision)}}
-        )
+        if is_seen:
+            last = {**rule, "metadata": {**info, "resourceVersion": str(revision)}}
+            self.held.apply("resourcesyncrules", "DELETED", last)
+        else:
+            self.held.replace("resourcesyncrules", [], revision=revision)
 
     def record_here(self, *rules: DeletedRule) -> None:
         manifest = deleted_rules_manifest(rules)
@@ -100,7 +106,7 @@ def test_a_rule_that_a_copy_at_its_home_names_was_deleted_under_its_definition(
     uid: str, created: str, definition: Definition | None, deleted: bool
 ) -> None:
     stage = Stage()
-    stage.deletions.definitions = SimpleNamespace(of_rules=definition)
+    stage.defined.of_rules = definition
     stage.absent = [RuleID(LOCAL, "r", uid, created)]
     stage.after(1.0)
     assert bool(stage.deletions.missing) != deleted
@@ -125,9 +131,40 @@ def test_a_deletion_that_this_cluster_saw(revision: int, uid: str, definition: D
     stage.delete_here(revision=revision, uid=uid)
     assert stage.state(LOCAL) is RulePresence.THERE, "it may be created again"
     assert stage.held.due_s == stage.now_s + WINDOW_S
-    stage.deletions.definitions = SimpleNamespace(of_rules=definition)
+    stage.defined.of_rules = definition
     stage.after(WINDOW_S)
     assert stage.was_deleted(LOCAL) == deleted
+
+
+@pytest.mark.parametrize("reads_as", ["", "another", None], ids=["it went", "it is another one", "no read succeeds"])
+@pytest.mark.parametrize("is_seen", [True, False], ids=["an event", "copies"])
+def test_what_went_with_a_definition_whose_watch_is_behind_was_not_deleted(is_seen: bool, reads_as: str | None) -> None:
+    """W3: the watch still shows the definition, for any time."""
+    stage = Stage()
+    stage.reads_as = reads_as
+    stage.after(1.0)
+    stage.delete_here(revision=11, is_seen=is_seen)
+    stage.absent = [] if is_seen else [RuleID(LOCAL, "r", "uid", AFTER)]
+    for _ in range(3):
+        stage.after(WINDOW_S)
+        assert not stage.deletions.has_new_records
+        assert not stage.was_deleted(LOCAL, created=BEFORE if is_seen else AFTER)
+        assert (LOCAL, "r") not in stage.deletions.shown()
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["an event", "copies"])
+def test_a_read_that_began_before_a_rule_went_shows_nothing(is_seen: bool) -> None:
+    stage = Stage()
+    stage.reads_as = None
+    stage.after(1.0)
+    stage.delete_here(revision=11, is_seen=is_seen)
+    stage.absent = [] if is_seen else [RuleID(LOCAL, "r", "uid", AFTER)]
+    stage.after(WINDOW_S)
+    assert not stage.deletions.has_new_records
+    stage.reads_as = DEFINITION.uid
+    stage.after(1.0)
+    assert list(stage.deletions.new_records(today=TODAY)) == [DeletedRule("r", "uid", TODAY)]
+    assert ((LOCAL, "r") in stage.deletions.shown()) is is_seen
 
 
 def test_a_deletion_that_only_copies_at_its_home_show_is_recorded_once() -> None:
@@ -147,9 +184,8 @@ def test_a_deletion_that_only_copies_at_its_home_show_is_recorded_once() -> None
 def test_a_deletion_is_recorded_soon_and_once() -> None:
     stage = Stage()
     stage.delete_here(revision=11)
-    assert not stage.deletions.has_new_records
-    assert stage.deletions.due_s == stage.now_s + 5.0
-    stage.after(5.0)
+    assert not stage.deletions.has_new_records, "the definition of rules is not read yet"
+    stage.after(0.1)
     assert list(stage.deletions.new_records(today=TODAY)) == [DeletedRule("r", "uid", TODAY)]
     assert stage.deletions.has_new_records
     stage.record_here(DeletedRule("r", "uid", TODAY))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from registry_controller.api.errors import NotServed
 from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, encode
-from registry_controller.cache.crds import Definition
+from registry_controller.cache.crds import Definition, DefinitionRead
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.clusters.rule_deletions import RuleDeletions
@@ -69,7 +70,7 @@ def states(
     copies: Any = SimpleNamespace(all_caches=list)
     deletions = RuleDeletions(registry=registry, sources=sources, copies=copies, local=LOCAL)
     definition = Definition("uid", "2026-01-01T00:00:00Z", deleting=False, revision=1)
-    deletions.definitions = SimpleNamespace(of_rules=definition)
+    deletions.definitions = SimpleNamespace(of_rules=definition, read=DefinitionRead("uid", math.inf))
     deletions.update(peers)
     return RuleStates(registry=registry, selection=selection, deletions=deletions, local=LOCAL, peers=peers)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -50,12 +51,16 @@ class Local:
         self.watched: Kinds = {}
         self.orphans: Kinds = {}
         self.namespaces: list[str] = []
+        self.reads_since_s = -math.inf
 
     def with_kinds(self, wanted: Kinds) -> Kinds:
         return {**wanted, **self.orphans}
 
     def set_kinds(self, kinds: Kinds) -> None:
         self.watched = kinds
+
+    def read_definition_of_rules(self, *, since_s: float) -> None:
+        self.reads_since_s = since_s
 
     def set_secret_namespaces(self, namespaces: Iterable[str]) -> None:
         self.namespaces = list(namespaces)
