@@ -99,7 +99,7 @@ class StatusWriter:
         key = (gvr, name)
         state = self._objects.get(key)
         if state is None or state.uid != uid:
-            state = self._objects[key] = _ObjectState(uid)
+            state = self._objects[key] = _ObjectState(uid, due_s=state.due_s if state is not None else 0.0)
         state.wanted = _WantedStatus(uid, wanted, current)
         if not self._writes_status_of(gvr, name):
             state.wanted = None
@@ -187,8 +187,6 @@ class StatusWriter:
         try:
             answer = _read_answer(await self._client.patch_status(gvr, ObjectKey("", name), {"status": patch}))
             # A uid in the patch is no precondition, because a status subresource ignores metadata. Check it afterwards.
-            if _read_uid(answer) not in ("", wanted.uid):
-                raise Conflict(f"{gvr.resource} {name} was replaced by another object", status=409)
         except (NotFound, Conflict):  # the reporter sets the status of a new object again
             if self._objects.get(key) is state:
                 del self._objects[key]
@@ -203,6 +201,9 @@ class StatusWriter:
             chance = random.uniform(0.5, 1.0)  # noqa: S311  jitter
             delay_s = backoff_s(state.failures - 1, base=_BACKOFF_FIRST_S, cap=_BACKOFF_MAX_S, chance=chance)
             return max(error.retry_after_s, delay_s)
+        if _read_uid(answer) not in ("", wanted.uid):  # the cache is late: this wrote to the object that replaced it
+            state.wanted = state.sent = state.stored = None
+            return _INTERVAL_S
         sent_before = state.sent
         state.failures = 0
         state.sent, state.before, state.stored = wanted.status, base, answer.get("status") or {}

@@ -166,7 +166,7 @@ class DeletionSets:
         return rule in self._registry.acting
 
     def _end_with_rule(self, origin: RuleAndOwner, budget: DeletionBudget) -> None:
-        """End the halt of a rule that acts no more. What waited is decided on again: it may stay, or count otherwise."""
+        """End the halt of a rule that acts no more. Its deletions are decided on again: they may count otherwise."""
         for target in budget.forget_waiting():
             self._queue.add(target, origin[1])
         self.has_shrunk(origin, budget)

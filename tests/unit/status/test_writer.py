@@ -211,6 +211,17 @@ async def test_one_object_that_hangs_delays_no_other(world: World) -> None:
     await eventually(lambda: len(world.server.writes) == 2)
 
 
+async def test_s2_a_late_cache_writes_to_the_object_that_replaced_another_once_an_interval(world: World) -> None:
+    world.server.uids["b"] = "successor"
+    for number in range(5):
+        world.want({"state": str(number)}, uid="before", current={})
+        await asyncio.sleep(0.02)
+    world.want({"state": "Ready"}, uid="successor", current={})
+    await eventually(lambda: world.server.writes[-1][2] == {"status": {"state": "Ready"}})
+    times_s = [at_s for at_s, _, _ in world.server.writes]
+    assert all(later_s - earlier_s >= 0.2 for earlier_s, later_s in itertools.pairwise(times_s))
+
+
 @pytest.mark.parametrize("error", [NotFound("gone"), Conflict("another uid", status=409)])
 async def test_an_object_that_is_gone_is_dropped_and_its_successor_is_written(world: World, error: Exception) -> None:
     world.server.refuse["b"] = [error]
