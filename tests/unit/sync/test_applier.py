@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
-from registry_controller.api.errors import ApiError
+from registry_controller.api.errors import ApiError, Unreachable
 from registry_controller.api.meta import GVK, GVR, ClusterUID, Manifest, ObjectKey, Target
+from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.syncrule import read_rule
 from registry_controller.cache.source_index import Offer
 from registry_controller.cache.write_results import Rendered
@@ -79,7 +80,10 @@ class Bench:
         self.copy: Any = SimpleNamespace(
             made_from=None, outranked_rules=("loser before",), status_lost=(), remainder=NOTHING_REMAINS
         )
-        self.local: Any = SimpleNamespace(records={KEY: self.copy}, record_write=self._record_write)
+        self.stream = SimpleNamespace(error=None)
+        self.local: Any = SimpleNamespace(
+            records={KEY: self.copy}, record_write=self._record_write, doubts=0, streams={EVERYTHING: self.stream}
+        )
         copies: Any = SimpleNamespace(find=lambda target: (self.local, self.copy if self.local else None))
         updater: Any = self
         relays: Any = self
@@ -158,13 +162,22 @@ async def test_a_copy_is_made_of_what_a_stream_brought_and_says_where_it_is_from
     assert bench.copy.made_from == MadeFrom(bench.claim, bench.record.hits, ())
 
 
-async def test_a_rule_that_is_not_here_any_more_names_no_age_of_itself() -> None:
-    """W3: after the restore of an etcd it acts for a while, and its age would show that this store had it."""
+async def test_a_rule_that_may_not_be_here_any_more_names_no_age_of_itself() -> None:
+    """W3: after the restore of an etcd it acts for a while, and its age would show that this store had it.
+
+    The restore breaks the watches of copies, too.
+    """
     bench = Bench(hit("rule")._replace(rule_uid="rule-uid"))
     bench.bodies.put(slot(), decode_object(body(7)))
-    for rules, created in (({"rule"}, "rule"), (set[str](), "")):
+    for rules, doubts, error, created in (
+        ({"rule"}, 0, None, "rule"),
+        (set[str](), 0, None, ""),
+        ({"rule"}, 1, None, ""),
+        ({"rule"}, 0, Unreachable("no"), ""),
+    ):
         bench.rules.clear()
         bench.rules.update(rules)
+        bench.local.doubts, bench.stream.error = doubts, error
         await bench.apply(Apply(bench.claim, Reason.CREATE))
         provenance = bench.written.pop().marks.provenance
         assert provenance is not None
