@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from registry_controller.api.meta import Target
 from registry_controller.core.decision.deletion_limit import spell
-from registry_controller.core.decision.state import LostMatch, Origin
+from registry_controller.core.decision.state import LostMatch, TargetState
 from registry_controller.core.stabilization import Stabilized, stabilize
 
 
@@ -33,9 +33,10 @@ class LostMatches:
         self._now = now
         self.held: dict[Target, _Loss] = {}
 
-    def observe(self, target: Target, origin: Origin) -> LostMatch | None:
-        """Observe the origin of a copy for which no claim stands; return its lost match until the window is over."""
-        if not origin.may_lose_match or not self._window_s:
+    def observe(self, state: TargetState) -> LostMatch | None:
+        """Observe a copy whose own source no claim stands for; return its lost match until the window is over."""
+        target = state.target
+        if not state.may_lose_match or not self._window_s:
             self.held.pop(target, None)
             return None
         before, now_s = self.held.get(target), self._now_s()
@@ -44,7 +45,7 @@ class LostMatches:
             before.match if before is not None else None,
             now_s=now_s,
             window_s=self._window_s,
-            unchanged_since_s=-math.inf if origin.is_edited else now_s,
+            unchanged_since_s=-math.inf if state.origin.is_edited else now_s,
         )
         if before is None:
             due_at = spell(self._now() + timedelta(seconds=self._window_s + 0.999))  # rounded up to seconds

@@ -127,7 +127,9 @@ class StateReader:
         )
         if record is not None and depends_on_origin(state):
             origin = self.origins.read(state, record)
-            state = state._replace(origin=origin._replace(lost_match=self._lost_matches.observe(target, origin)))
+            state = state._replace(origin=origin)
+            lost_match = self._lost_matches.observe(state)
+            state = state._replace(origin=origin._replace(lost_match=lost_match))
         elif self._lost_matches.held:
             self._lost_matches.forget(target)
         return state, offers

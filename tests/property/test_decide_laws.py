@@ -307,7 +307,7 @@ def test_a_copy_stays_while_its_source_may_match_again(view: TargetState) -> Non
     decision = decide(view)
     assert deletion_in(decision) is None or deletion_in(decision) == deletion_in(at_once)
     if isinstance(decision, Hold) and decision.reason is Reason.MAY_MATCH_AGAIN:
-        assert view.origin.may_lose_match
+        assert view.may_lose_match
         assert not isinstance(at_once, Hold | NeedsProof)
     elif not isinstance(decision, NeedsProof):
         assert decision == at_once

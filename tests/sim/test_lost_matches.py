@@ -236,12 +236,13 @@ def test_while_the_owner_is_silent_the_window_does_not_pass() -> None:
 
 
 @pytest.mark.clause("O8")
-def test_another_owner_s_source_waits_too() -> None:
+@pytest.mark.parametrize("policy", ["Delete", "Orphan"])
+def test_another_owner_s_source_waits_too(policy: str) -> None:
     """O8: the older source does not lose its place for a moment; under the other one it would be written twice."""
 
     async def scenario(group: SimGroup) -> None:
         entry, shown, hidden = MATCHES["label"]
-        a, b = await copied(group, entry, shown, targetClusters={"names": ["b"]})
+        a, b = await copied(group, entry, shown, policy=policy, targetClusters={"names": ["b"]})
         c = group["c"]
         c.create(config_map("x", {"n": "of c"}, labels=YES))
         await group.settle()

@@ -286,7 +286,7 @@ def _judge_unwanted(state: TargetState, owner: ClusterUID) -> Decision | Reason:
         return Hold(Reason.NEW_COPY_MISSING, owner)
     if state.origin.move is Move.DONE:
         return Reason.MOVED
-    is_lost_now = state.origin.may_lose_match and state.origin.lost_match is not None
+    is_lost_now = state.may_lose_match and state.origin.lost_match is not None
     return Hold(Reason.MAY_MATCH_AGAIN, owner) if is_lost_now else absence.reason
 
 

@@ -210,13 +210,13 @@ class Origin(NamedTuple):
     is_anew: bool = False
 
     @property
-    def may_lose_match(self) -> bool:
-        """True if the copy goes once its owner is known to have the source, which the copy's rule does not match.
+    def lacks_match(self) -> bool:
+        """True if the copy's rule reads from the owner and does not match the source, which may exist.
 
-        A copy that moves does not, and one stays under `Orphan`.
+        A copy that moves has a match.
         """
         is_unmatched = self.tracking in (Tracking.ABSENT, Tracking.OFFERED) and self.move is Move.NONE
-        return is_unmatched and self.rule_state is RuleState.READS and self.deletes_unwanted
+        return is_unmatched and self.rule_state is RuleState.READS
 
 
 class MembershipState(NamedTuple):
@@ -274,6 +274,11 @@ class TargetState(NamedTuple):
     membership: MembershipState | None = None
     spent: str = ""
     proofs: tuple[OwnerAnswer, ...] = ()
+
+    @property
+    def may_lose_match(self) -> bool:
+        """True if a copy goes, or another source takes its place, once its rule is known not to match its source."""
+        return self.origin.lacks_match and (self.origin.deletes_unwanted or bool(self.claims))
 
     def with_proof(self, answer: OwnerAnswer) -> TargetState:
         """Return the state with an owner's answer, which replaces an earlier answer about the same source."""

@@ -6,12 +6,25 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from registry_controller.api.meta import Target
-from registry_controller.core.decision.state import LostMatch, Move, Origin, RuleState, Tracking
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.core.decision.ownership import Voice
+from registry_controller.core.decision.state import Claim, LostMatch, Move, Origin, RuleState, TargetState, Tracking
 from registry_controller.sync.lost_matches import LostMatches
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 ONE = Target("", "ConfigMap", "default", "one")
+OWNER, LOCAL = ClusterUID("owner"), ClusterUID("local")
+RIVAL = Claim(
+    ClusterUID("rival"),
+    ClusterUID("rival"),
+    Voice.OWNER,
+    GVK("", "v1", "ConfigMap"),
+    ObjectKey("default", "one"),
+    "uid",
+    "2026-01-01",
+    7,
+    "rule",
+)
 LOST = Origin("rule", tracking=Tracking.ABSENT, rule_state=RuleState.READS, deletes_unwanted=True)
 
 
@@ -26,9 +39,12 @@ class Clocks:
             now=lambda: BEGAN + timedelta(seconds=self.now_s - 1000.0),
         )
 
-    def observe(self, origin: Origin = LOST, *, after_s: float = 0.0) -> LostMatch | None:
+    def observe(
+        self, origin: Origin = LOST, *, after_s: float = 0.0, claims: tuple[Claim, ...] = ()
+    ) -> LostMatch | None:
         self.now_s += after_s
-        return self.matches.observe(ONE, origin)
+        members = frozenset((OWNER,))
+        return self.matches.observe(TargetState(ONE, claims, None, LOCAL, members, members, origin=origin))
 
 
 @pytest.mark.clause("W3")
@@ -59,6 +75,13 @@ def test_whatever_else_comes_between_begins_the_window_anew_and_nothing_is_kept(
     assert clocks.observe(origin, after_s=20.0) is None
     assert not clocks.matches.held
     assert clocks.observe(after_s=1.0) == LostMatch(1051.0, "2026-01-01T00:00:51Z")
+
+
+@pytest.mark.clause("W3")
+def test_a_copy_that_stays_waits_where_another_source_would_take_its_place() -> None:
+    clocks, stays = Clocks(), LOST._replace(deletes_unwanted=False)
+    assert clocks.observe(stays, claims=(RIVAL,)) == LostMatch(1030.0, "2026-01-01T00:00:30Z")
+    assert clocks.observe(stays, claims=(RIVAL,), after_s=30.0) is None
 
 
 @pytest.mark.clause("W3")
