@@ -11,8 +11,10 @@ import pytest
 
 from registry_controller.api import meta
 from registry_controller.core.decision.stored_spec import digest_spec
+from tests.sim.checks.convergence import Wrong, check_end
 from tests.sim.checks.expected_copies import marks_of
 from tests.sim.checks.observer import Observer
+from tests.sim.checks.status import check_standing
 from tests.sim.cluster.group import CONFIG_MAP, SECRET, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.transport import Fault
@@ -324,6 +326,49 @@ def test_a_copy_by_a_rule_as_it_was_before_an_edit_counts_for_a_while_only(late:
         assert [wrong.clause for wrong in observer.broken] == ["O3"] * late
 
     simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W2", "A8")
+@pytest.mark.parametrize("restarted", [False, True], ids=["up", "restarted"])
+def test_the_oracle_judges_an_altered_rule_by_what_its_daemon_knows(restarted: bool) -> None:
+    """The older of two rules was altered here, and its owner is gone: its daemon acts on it until it restarts."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        home, here, other = group["a"], group["b"], group["c"]
+        observer = Observer(group, Tally())
+        other.create(config_map("one", {"a": "1"}, labels=LABELS))
+        home.create(rule("r", CONFIG_MAP, WANTED))
+        await group.settle()
+        otherwise = {"overrides": [{"type": "replace", "path": "/data/a", "value": "2"}]}
+        other.create(rule("younger", CONFIG_MAP, {**WANTED, "mutations": otherwise}))
+        await group.settle()
+        for name in "bc":
+            _silence(group, "a", at=name, fault=Fault.REFUSED)
+        await asyncio.sleep(30.0)
+        _edit(here, EDITS["it is for others"])
+        if restarted:
+            await here.restart()
+        await asyncio.sleep(120.0)
+        copy = here.get("ConfigMap", "one", namespace="default")
+        assert copy["data"] == {"a": "2" if restarted else "1"}
+        assert not _wrong(observer)
+        here.replace({**copy, "data": {"a": "1" if restarted else "2"}})
+        assert [wrong.clause for wrong in _wrong(observer)] == ["W1"]
+        here.replace(copy)
+        found = here.get("ResourceSyncRule", "r")
+        accepted = {**here.condition("ResourceSyncRule", "r", "Accepted"), "status": "True"}
+        here.replace({**found, "status": {**found["status"], "conditions": [accepted]}}, subresource="status")
+        assert [wrong.clause for wrong in _wrong(observer)] == ["A8"] * restarted
+
+    simulate(scenario, n=3)
+
+
+def _wrong(observer: Observer) -> list[Wrong]:
+    """List what the oracle finds wrong in the copies and rules at b."""
+    oracle, tally = observer.oracle(), Tally()
+    found = (*check_end(oracle, tally), *check_standing(oracle, tally))
+    return [one for one in found if one.where.startswith(("ConfigMap", "rule")) and one.where.endswith("at b")]
 
 
 async def _until(holds: Callable[[], bool]) -> None:

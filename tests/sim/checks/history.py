@@ -191,6 +191,11 @@ class Now:
         """Say whether a rule of a cluster is gone, and nobody deleted it."""
         return (cluster, rule_uid) in self._history.lost_rules
 
+    def heard(self, cluster: str, kind: str, key: ObjectKey) -> Iterator[Manifest]:
+        """List what an object was while the daemon of its cluster runs that runs now, the last first."""
+        states = self._history.states_since(cluster, kind, key, at=self._members[cluster].started_s)
+        return (found for found in states if found is not None)
+
     def last(self, cluster: str, kind: str, key: ObjectKey) -> Manifest | None:
         """Tell what an object was before it was deleted."""
         states = reversed(self._history.states(cluster, kind, key))

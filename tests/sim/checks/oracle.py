@@ -7,7 +7,7 @@ it. Where the past decides (what was left behind, who came first to an orphan), 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -50,6 +50,8 @@ class World(Protocol):
     def habits(self, cluster: str) -> Habits: ...
 
     def is_lost(self, cluster: str, rule_uid: str) -> bool: ...
+
+    def heard(self, cluster: str, kind: str, key: ObjectKey) -> Iterator[Manifest]: ...
 
 
 class Claim(NamedTuple):
@@ -115,10 +117,24 @@ class Oracle:
                     continue
                 born = marks.provenance["source"]["creationTimestamp"] if marks.provenance else ""
                 owner = marks.owner or self.world.id_of(cluster)
-                found.append(Rule(manifest, (born or info["creationTimestamp"], owner, key.name)))
+                rule = Rule(manifest, (born or info["creationTimestamp"], owner, key.name))
+                found.append(self._as_it_acts(rule, cluster))
             core = Rule({"metadata": {"name": names.RULES_SINK}, "spec": _CORE}, (_CORE_RANK, _CORE_RANK, _CORE_RANK))
             self._rules[cluster] = [*sorted(found, key=lambda rule: rule.rank), core]
         return self._rules[cluster]
+
+    def _as_it_acts(self, rule: Rule, cluster: str) -> Rule:
+        """Take a rule that is altered here as its owner wrote it, where the daemon here knows that one and acts on it.
+
+        A daemon knows what the copy was since it started; which of that the owner wrote, the copy's digest tells (A8).
+        """
+        if not rule.is_altered or not says_it_acts(rule.manifest):
+            return rule
+        for found in self.world.heard(cluster, "ResourceSyncRule", ObjectKey("", rule.name)):
+            known = replace(rule, manifest={**rule.manifest, "spec": found["spec"]})
+            if Rule(found, rule.rank).uid == rule.uid and not known.is_altered:
+                return known
+        return rule
 
     def is_for(self, rule: Rule, cluster: str) -> bool:
         """Say whether a cluster is meant."""
@@ -341,6 +357,15 @@ class Oracle:
             for key, found in self.world.all(cluster, kind.kind).items()
             if marks_of(found).owner in ("", own) or not marks_of(found).is_bound_in(own)
         )
+
+
+def says_it_acts(rule: Manifest) -> bool:
+    """Say whether the status of a rule says that it is obeyed.
+
+    Not every altered rule acts whose daemon knows it: one that lost a field in an old definition does nothing.
+    """
+    conditions = (rule.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Accepted" and one["status"] == "True" for one in conditions)
 
 
 def _was_copy(source: Manifest) -> bool:

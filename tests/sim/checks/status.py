@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
 from tests.sim.checks.convergence import Wrong
-from tests.sim.checks.expected_copies import Place, Rule, asks_for_all, content_of, marks_of, stays_at_home
-from tests.sim.checks.oracle import Oracle
+from tests.sim.checks.expected_copies import Place, asks_for_all, content_of, marks_of, stays_at_home
+from tests.sim.checks.oracle import Oracle, says_it_acts
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.member import NAMESPACE
 from tests.sim.schedule.tally import Tally
@@ -24,6 +24,7 @@ def check_standing(oracle: Oracle, tally: Tally) -> Iterator[Wrong]:
             if peer != cluster:
                 yield from _check_peer(oracle, cluster, peer, tally)
                 yield from _check_left_out(oracle, cluster, peer, tally)
+        yield from _check_altered(oracle, cluster)
         yield from _check_words(oracle, cluster, tally)
 
 
@@ -72,6 +73,13 @@ def _check_left_out(oracle: Oracle, cluster: str, peer: str, tally: Tally) -> It
                 yield Wrong("W7", f"{kind} {key} at {cluster}", f"is a copy of what {peer} has for itself alone")
 
 
+def _check_altered(oracle: Oracle, cluster: str) -> Iterator[Wrong]:
+    """A8: a rule that is altered here acts only where its daemon can know what its owner wrote."""
+    for rule in oracle.rules(cluster)[:-1]:  # the last one is of the oracle alone
+        if rule.is_altered and _speaks(rule.manifest) and says_it_acts(rule.manifest):
+            yield Wrong("A8", f"rule {rule.name} at {cluster}", "acts, and its daemon cannot know what its owner wrote")
+
+
 def _check_words(oracle: Oracle, cluster: str, tally: Tally) -> Iterator[Wrong]:
     """S1: a rule counts as in sync exactly the copies that are."""
     world = oracle.world
@@ -88,16 +96,16 @@ def _check_words(oracle: Oracle, cluster: str, tally: Tally) -> Iterator[Wrong]:
         if claim is not None:  # younger rules that make the same of it count it, too (W2)
             for rule, copy in oracle.made_of(claim.source, owner=claim.owner, local=cluster):
                 counts[rule.name, marks.owner] += copy == claim.copy
-    for key, rule in world.all(cluster, "ResourceSyncRule").items():
-        if not _speaks(rule) or Rule(rule, ("", "", "")).is_altered:  # then it acts as it was before
+    for rule in oracle.rules(cluster)[:-1]:
+        if rule.is_altered or not _speaks(rule.manifest):
             continue
-        for one in rule["status"].get("clusters") or ():
+        for one in rule.manifest["status"].get("clusters") or ():
             tally.clause("S1")
-            held = counts[key.name, one["clusterID"]]
+            held = counts[rule.name, one["clusterID"]]
             if one.get("synced", 0) != held:
                 who = oracle.name_of(one["clusterID"])
                 words = f"says that {one.get('synced', 0)} copies of {who} are in sync, and {held} are"
-                yield Wrong("S1", f"rule {key.name} at {cluster}", words)
+                yield Wrong("S1", f"rule {rule.name} at {cluster}", words)
 
 
 def _speaks(rule: Manifest) -> bool:
