@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
+from registry_controller.api.meta import ObjectKey
 from registry_controller.watch import reflector
+from tests.sim.checks.observer import Observer
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.transport import Fault
 from tests.sim.schedule.play import play
 from tests.sim.schedule.schedule import Schedule
 from tests.sim.schedule.stage import Step
-from tests.sim.schedule.tally import RESTORED, RESTORED_AHEAD
+from tests.sim.schedule.tally import RESTORED, RESTORED_AHEAD, Tally
 
 LABELS = {"sync": "yes"}
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
@@ -185,6 +188,68 @@ def test_an_owner_whose_etcd_was_restored_is_followed(bump: int) -> None:
         await group.settle()
         assert here.get("ConfigMap", "one", namespace="default")["data"] == {"value": "1"}
         assert here.condition("ResourceSyncRule", "wishes", "HistoryRestored")["status"] == "True"
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("O3")
+@pytest.mark.parametrize("bump", BUMPS)
+def test_a_write_that_was_under_way_when_the_etcd_of_the_owner_was_restored_is_undone(bump: int) -> None:
+    """It arrives after the restore with the state that was lost; the owner is followed back, as the law says."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        here.create(_rule(LABELS))
+        owner.create(config_map("one", {"value": "1"}, labels=LABELS))
+        await group.settle()
+        observer = Observer(group, Tally())
+        backup = owner.server.store.backup()
+        here.home.set(Fault.HUNG)
+        owner.apply(config_map("one", {"value": "2"}))
+        await asyncio.sleep(3.0)
+        group.cut("b")
+        observer.see_restored(owner, lambda: owner.server.store.restore(backup, bump=bump))
+        here.home.set(Fault.NONE)
+        await group.settle()
+        states = observer.history.states("a", "ConfigMap", ObjectKey("default", "one"))
+        assert [state.manifest["data"]["value"] for state in states if state.manifest] == ["1", "2", "1"]
+        assert here.condition("ResourceSyncRule", "wishes", "HistoryRestored")["status"] == "True"
+        assert not observer.broken
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("O3")
+@pytest.mark.parametrize("bump", BUMPS)
+@pytest.mark.parametrize(
+    ("values", "are_in_order"), [("12R1", True), ("1R21", True), ("121", False), ("12R12", False), ("1R212", False)]
+)
+def test_the_states_of_a_copy_are_in_the_order_of_its_source(values: str, are_in_order: bool, bump: int) -> None:
+    """R is the restore of the owner's etcd, which brings the first state back."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        observer, here, owner = Observer(group, Tally()), group["a"], group["b"]
+        here.create(_rule(LABELS))
+        owner.create(config_map("one", {"value": "1"}, labels=LABELS))
+        await group.settle()
+        backup = owner.server.store.backup()
+        copies = {"1": here.get("ConfigMap", "one", namespace="default")}
+        owner.apply(config_map("one", {"value": "2"}))
+        await group.settle()
+        copies["2"] = here.get("ConfigMap", "one", namespace="default")
+        await here.stop()
+        here.delete("ConfigMap", "one", namespace="default")
+        here.server.acting = "a"
+        for value in values:
+            if value == "R":
+                observer.see_restored(owner, lambda: owner.server.store.restore(backup, bump=bump))
+                continue
+            for made_by_server in ("uid", "resourceVersion"):
+                copies[value]["metadata"].pop(made_by_server, None)
+            here.apply(copies[value])
+        assert ["goes back" in found.words for found in observer.broken] == [True] * (not are_in_order)
 
     simulate(scenario, n=2)
 

@@ -69,7 +69,8 @@ class Observer:
         self.broken: list[Wrong] = []
         self.trace: list[tuple[float, str]] = []
         self._tally = tally
-        self._newest: dict[tuple[str, Place, str, str], int] = {}
+        self._newest: dict[tuple[str, Place, str, str], tuple[int, str]] = {}
+        """The last state of its source that a copy had, and its revision; by cluster, place, and owner and UID."""
         self._said_at: dict[tuple[str, int, str, ObjectKey], deque[float]] = {}
         self._restored_s: dict[str, float] = {}
         self._patient_until_s: dict[tuple[str, int, str], float] = {}
@@ -99,12 +100,10 @@ class Observer:
         self._listen(member)
 
     def see_restored(self, member: Member, restore: Callable[[], None]) -> None:
-        """Look at the restore of a cluster: what it changes, nobody has written, and orders of revisions begin anew."""
+        """Look at the restore of a cluster: what it changes, nobody has written, and its copies were never newer."""
         self._restored_s[member.name] = asyncio.get_running_loop().time()
         self.history.restored(member, restore, at=self._restored_s[member.name])
-        self._newest = {
-            place: known for place, known in self._newest.items() if member.name not in (place[0], place[2])
-        }
+        self._newest = {place: known for place, known in self._newest.items() if place[0] != member.name}
         self.say(f"the etcd of {member.name} is restored")
 
     def _check_journal(self, server: ApiServer, name: str) -> None:
@@ -324,11 +323,7 @@ class Observer:
 
     def _find_state(self, owner: str, source: dict[str, Any]) -> Manifest | None:
         states = self.history.states(owner, source["kind"], _source_key(source))
-        for state in reversed(states):
-            info = (state.manifest or {}).get("metadata") or {}
-            if (info.get("uid"), info.get("resourceVersion")) == (source["uid"], source["resourceVersion"]):
-                return state.manifest
-        return None
+        return next((state.manifest for state in reversed(states) if _is_state(state.manifest, source)), None)
 
     def _differs(self, entry: Entry, new: Manifest, state: Manifest, *, owner: str, marks: Marks) -> str:
         if marks_of(state).owner not in ("", marks.owner):
@@ -410,13 +405,19 @@ class Observer:
                 yield Rule(found, ("", "", ""))
 
     def _check_order(self, entry: Entry, where: str, *, owner: str, source: dict[str, Any]) -> None:
-        place = (entry.cluster, Place(entry.change.kind.kind, entry.change.key), owner, source["uid"])
+        """Look whether a copy gets the states of its source in their order, with those that a restore brought back.
+
+        The numbers of revisions show no order: a restore lowers them, and a write may be under way meanwhile.
+        """
+        place = (entry.cluster, Place(entry.change.kind.kind, entry.change.key), self._id(owner), source["uid"])
         if entry.change.before is None or not marks_of(entry.change.before).provenance:
             self._newest.pop(place, None)  # what people took away here tells a new daemon nothing any more
-        revision, known = int(source["resourceVersion"]), self._newest.get(place, 0)
-        if revision < known:
-            self._break("O3", where, f"goes back from revision {known} of {owner} to {revision}")
-        self._newest[place] = revision
+        known, newest = self._newest.get(place, (0, ""))
+        states, revision = self.history.states(owner, source["kind"], _source_key(source)), source["resourceVersion"]
+        found = [at for at, state in enumerate(states) if _is_state(state.manifest, source)]
+        if found[-1] < known:
+            self._break("O3", where, f"goes back from revision {newest} of {owner} to {revision}")
+        self._newest[place] = (next((at for at in found if at >= known), found[-1]), revision)
 
     def _check_need(self, entry: Entry, where: str) -> None:
         self._tally.clause("A1")
@@ -678,6 +679,12 @@ def _named(path: str, body: bytes | None) -> str:
 
 def _source_key(source: dict[str, Any]) -> ObjectKey:
     return ObjectKey(source["namespace"], source["name"])
+
+
+def _is_state(manifest: Manifest | None, source: dict[str, Any]) -> bool:
+    """Say whether an object is the state that a copy names as its source."""
+    info = manifest["metadata"] if manifest is not None else {}
+    return (info.get("uid"), info.get("resourceVersion")) == (source["uid"], source["resourceVersion"])
 
 
 def _is_going(manifest: Manifest | None) -> bool:
