@@ -108,7 +108,7 @@ class Engine:
         self.sources = SourceIndex(
             bodies=self.bodies, observer=self.enqueue, status_changed=observer.on_watches_changed
         )
-        self.copies = CopyIndex(bodies=self.bodies, observer=self, offers=self.sources)
+        self.copies = CopyIndex(bodies=self.bodies, observer=self, offers=self.sources, local=local)
         self.enqueue.connect(sources=self.sources, copies=self.copies)
         window_s = float(settings.stabilization_window_seconds)
         self.registry = Registry(

@@ -9,6 +9,7 @@ from typing import Protocol
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.cache.copy_record import CopyRecord, RuleAndOwner
 from registry_controller.cache.local_cache import CopyObserver, LocalCache
+from registry_controller.core.decision.ownership import Binding
 from registry_controller.watch.body_cache import BodyCache
 
 _Source = tuple[ClusterUID, str, str, ObjectKey]
@@ -20,20 +21,26 @@ class Offers(Protocol):
     def is_offered(self, target: Target, *, owner: ClusterUID, kind: GVK, key: ObjectKey) -> bool:
         """Return whether the owner has its own object, from which a rule that may write the target makes it."""
 
+    def first_rule(self, owner: ClusterUID, kind: GVK) -> str:
+        """Return the first rule that reads a kind from an owner; empty without one."""
+
 
 class CopyIndex:
     """The local caches of all kinds. `counts` is the number of copies by rule and owner, `by_owner` that by owner.
 
-    Law: `awaiting_proof` is current after each change of a copy, and after each change of a claim that is reported.
+    Laws: `awaiting_proof` is current after each change of a copy, and after each change of a claim that is reported ·
+    an object whose marks nothing binds counts for no owner, because it is never deleted.
     """
 
-    def __init__(self, *, bodies: BodyCache, observer: CopyObserver, offers: Offers) -> None:
+    def __init__(self, *, bodies: BodyCache, observer: CopyObserver, offers: Offers, local: ClusterUID) -> None:
+        self._local = local
         self.bodies = bodies
         self.observer = observer
         self._offers = offers
         self._awaiting: dict[Target, None] = {}
         self.counts: Counter[RuleAndOwner] = Counter()
         self.by_owner: Counter[ClusterUID] = Counter()
+        self._unnamed: Counter[tuple[ClusterUID, GVK]] = Counter()
         self._moved: dict[_Source, set[Target]] = {}
         self._caches: dict[tuple[str, str], LocalCache] = {}
 
@@ -66,6 +73,24 @@ class CopyIndex:
     def has(self, target: Target) -> bool:
         """Return true if a copy, or a membership object, is known to be at a target."""
         return self.find(target)[1] is not None
+
+    def count(self, origin: RuleAndOwner) -> int:
+        """Return how many copies of a rule and owner are here.
+
+        A copy without provenance counts for the one rule for which its deletion would count.
+        """
+        rule, owner = origin
+        unnamed = self._unnamed.items() if rule else ()
+        return self.counts[origin] + sum(
+            number for (of, kind), number in unnamed if of == owner and self._offers.first_rule(of, kind) == rule
+        )
+
+    def note_source(self, record: CopyRecord) -> None:
+        """Note that the owner in the marks of a record was seen to have the source: that binds them."""
+        if not record.owner_had_it:
+            self._count(record, -1)
+            record.owner_had_it = True
+            self._count(record, 1)
 
     def copies_of(self, owner: ClusterUID, kind: GVK, key: ObjectKey) -> Iterable[Target]:
         """List the targets where copies of an owner's object may be: its own place, and those that rules gave it."""
@@ -101,8 +126,7 @@ class CopyIndex:
     def add(self, target: Target, record: CopyRecord, *, is_new: bool) -> None:
         """Count a copy, and index its source if that has another place or kind. Other copies may wait for a new one."""
         self._note_proof(target, record)
-        self.counts[record.origin] += 1
-        self.by_owner[record.origin[1]] += 1
+        self._count(record, 1)
         if (source := _moved_from(target, record)) is not None:
             self._moved.setdefault(source, set()).add(target)
         if is_new and self._moved:
@@ -111,12 +135,21 @@ class CopyIndex:
     def discard(self, target: Target, record: CopyRecord) -> None:
         """Count a copy no more."""
         self._awaiting.pop(target, None)
-        self.counts[record.origin] -= 1
-        self.by_owner[record.origin[1]] -= 1
+        self._count(record, -1)
         if (source := _moved_from(target, record)) is not None and (found := self._moved.get(source)):
             found.discard(target)
             if not found:
                 del self._moved[source]
+
+    def _count(self, record: CopyRecord, number: int) -> None:
+        rule, owner = record.origin(self._local)
+        self.counts[rule, owner] += number
+        self.by_owner[owner] += number
+        if not rule and owner and record.source is not None and record.marks.binding is not Binding.UNREADABLE:
+            unnamed = owner, record.source[0]
+            self._unnamed[unnamed] += number
+            if not self._unnamed[unnamed]:
+                del self._unnamed[unnamed]
 
     def _report_siblings(self, target: Target, record: CopyRecord) -> None:
         """Report the other copies of a source of which a copy is here now."""

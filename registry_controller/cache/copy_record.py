@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
 from registry_controller.cache.write_results import StatusStored
-from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.decision.ownership import Binding, Marks
 from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder
 
 HERE = ClusterUID("")
@@ -77,10 +77,20 @@ class CopyRecord:
         provenance = self.marks.provenance
         return (provenance.source, provenance.key) if provenance is not None else self.birth
 
-    @property
-    def origin(self) -> RuleAndOwner:
-        """The rule and the owner that the copy was made by; empty where that is not known."""
+    def is_copy_in(self, cluster: ClusterUID) -> bool:
+        """Report whether this object is a copy in the cluster that has it: something binds its marks to it.
+
+        Marks in a later format cannot be compared with the object; they count.
+        """
+        if self.marks.binding is Binding.UNREADABLE:
+            return self.marks.is_copy
+        return self.marks.is_copy and (self.owner_had_it or self.marks.is_bound_in(cluster))
+
+    def origin(self, cluster: ClusterUID) -> RuleAndOwner:
+        """Return the rule and the owner that the copy in a cluster was made by; empty where that is not known."""
         provenance = self.marks.provenance
+        if not self.is_copy_in(cluster):
+            return ("", HERE)
         return (provenance.rule if provenance is not None else "", self.marks.owner or HERE)
 
     @property

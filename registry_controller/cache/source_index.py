@@ -97,6 +97,10 @@ class SourceIndex:
         """List the caches of a peer's kind, in all versions in which it is read."""
         return self._by_peer.get((peer, kind.group, kind.kind), ())
 
+    def first_rule(self, owner: ClusterUID, kind: GVK) -> str:
+        """Return the first rule that reads a kind from an owner; empty without one."""
+        return next((active.rule.name for cache in self.caches_of_kind(owner, kind) for active in cache.rules), "")
+
     def all_caches(self) -> Iterable[SourceCache]:
         """List the caches of all peers."""
         return list(self._caches.values())

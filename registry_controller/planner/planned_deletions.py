@@ -34,7 +34,7 @@ def limit_deletions(dry_run: DryRun, planned: Sequence[PlannedResult], *, now: d
     wanted, halts = Counter(limited), dict[RuleAndOwner, Halt]()
     anew = {_get_limited_origin(result) for result in planned if _is_anew(result)}
     for origin, count in wanted.items():
-        window, present = stored_window(registry, origin), copies.counts[origin] + copies.counts["", origin[1]]
+        window, present = stored_window(registry, origin), copies.count(origin)
         allowed, is_anew = allowed_moment(registry, origin[0]), origin in anew
         if _halts(window, present + created[origin], count, now=now, percent=percent, allowed=allowed, is_anew=is_anew):
             halts[origin] = stored_halt(registry, origin) or Halt(meta.RULE, origin[0], "")

@@ -270,7 +270,7 @@ class DeletionLimiter:
         `was_here` is 1 if the copy is not known any more.
         """
         rule, owner = origin
-        present, of_owner = self._sets.count_present(origin) + was_here, self._copies.by_owner[owner] + was_here
+        present, of_owner = self._copies.count(origin) + was_here, self._copies.by_owner[owner] + was_here
         budget = self._sets.budget(origin)
         is_excused = target in budget.excused
         if charge is Charge.ORDER:

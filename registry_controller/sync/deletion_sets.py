@@ -75,10 +75,6 @@ class DeletionSets:
             return Halt(meta.RULE, origin[0], budget.count.halted_at)
         return self.owners.find_halt(origin[1])
 
-    def count_present(self, origin: RuleAndOwner) -> int:
-        """Return how many copies of a rule and owner are here; copies without provenance count for each rule."""
-        return self._copies.counts[origin] + self._copies.counts["", origin[1]]
-
     def has_grown(self, origin: RuleAndOwner, budget: DeletionBudget, *, is_custom: bool) -> None:
         """Evaluate a set once everything that is enqueued now was reconciled.
 
@@ -177,7 +173,7 @@ class DeletionSets:
             return None
         return budget.count.judge(
             stored=stored_window(self._registry, origin),
-            present=self.count_present(origin),
+            present=self._copies.count(origin),
             wanted=len(budget.waiting) + len(budget.going),
             now=self._now(),
             percent=self._percent,
@@ -214,7 +210,7 @@ class DeletionSets:
 
     def _report_halt(self, origin: RuleAndOwner, budget: DeletionBudget) -> None:
         log.warning(
-            "deletions halted", rule=origin[0], owner=origin[1], copies=self._copies.counts[origin],
+            "deletions halted", rule=origin[0], owner=origin[1], copies=self._copies.count(origin),
             waiting=len(budget.waiting),
         )  # fmt: skip
         for target in sorted(budget.waiting):

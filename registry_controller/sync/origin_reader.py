@@ -63,7 +63,7 @@ class OriginReader:
         rule_state = self._rule_states.state(provenance)
         still_matches = _matches_as_then(rules, source, record)
         return Origin(
-            rule=provenance.rule if provenance is not None else rules[0].rule.name if rules else "",
+            rule=self._find_rule(source, provenance),
             barrier=None if state.membership is not None else self._barrier(state.target, record, source, rules),
             tracking=Tracking.ABSENT if owner_leaves else tracking,
             offered_at=offered_at,
@@ -77,6 +77,11 @@ class OriginReader:
             is_edited=still_matches is False,
             is_anew=source is not None and self._is_anew(caches, source, record, rule_state, tracking),
         )
+
+    def _find_rule(self, source: SourceRef | None, provenance: Provenance | None) -> str:
+        if provenance is not None:
+            return provenance.rule
+        return self._sources.first_rule(source.owner, source.kind) if source is not None else ""
 
     def _is_anew(
         self,

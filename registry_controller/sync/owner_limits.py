@@ -217,7 +217,7 @@ def known_limit(registry: Registry, copies: CopyIndex, owner: ClusterUID, *, now
     stored = stored_limit(registry, owner)
     if not is_over(stored, now):
         return stored
-    windows = ((stored_window(registry, (rule, owner)), copies.counts[rule, owner]) for rule in registry.rules)
+    windows = ((stored_window(registry, (rule, owner)), copies.count((rule, owner))) for rule in registry.rules)
     known = [(window, here) for window, here in windows if window is not None]
     return sum_windows(known, present=copies.by_owner[owner], now=now) or stored
 

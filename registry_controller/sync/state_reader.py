@@ -92,7 +92,7 @@ class StateReader:
             current = self._current(target, record, membership=is_member)
             copied_from = _copied_from(current, record, cache.kind, key)
             if record.marks.binding is Binding.UNPROVEN and any(claim.is_of(copied_from) for claim in claims):
-                record.owner_had_it = True
+                self._copies.note_source(record)
                 current = current._replace(owner_had_it=True)
         elif cache is not None and key in cache.natives:
             current = _NATIVE
@@ -275,7 +275,7 @@ class StateReader:
         cache, record = self._copies.find(target)
         if cache is not None and record is not None:
             cache.record_write(target.key, Rendered(None, record.outranked_rules))
-            record.owner_had_it = True
+            self._copies.note_source(record)
 
 
 def _rivals(offer: Offer) -> tuple[Rival, ...]:

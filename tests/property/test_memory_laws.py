@@ -134,6 +134,7 @@ class _Store:
         self.copies = CopyIndex(
             bodies=BodyCache(),
             offers=no_offers(),
+            local=ClusterUID("local"),
             observer=Observer(on_copy_changed=lambda *_: self._look()),
         )
         self.cache = self.copies.open(KIND)

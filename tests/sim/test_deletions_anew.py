@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from registry_controller.api.meta import ALLOW_DELETIONS
+from registry_controller.api.meta import ALLOW_DELETIONS, GO_LAST_APPLIED, OWNER, PROVENANCE, ClusterUID, Target
+from registry_controller.api.provenance import decode, encode
+from tests.original_marks import last_applied
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.transport import Fault
@@ -109,6 +112,59 @@ def test_a_definition_that_its_owner_installs_again_deletes_no_copy(
             a.delete("Widget", f"m-{number:03}", namespace="default")
         await group.settle()
         assert left(b, "Widget") == 0  # what its owner deletes itself goes, as ever
+
+    simulate(scenario, n=2)
+
+
+def strays(group: SimGroup, how: str) -> list[dict[str, Any]]:
+    """Write objects of b that look like copies of a's, and that are no copies of the rule `many`."""
+    place = {"namespace": "default", "labels": {OWNER: group["a"].id}}
+    found = []
+    for number in range(COUNT):
+        made = {"kind": "Widget", "metadata": {**place, "name": f"stray-{number}"}, "spec": {"n": "0"}}
+        annotations = {OWNER: group["a"].id}
+        if how == "a copy of another cluster":
+            target = Target(WIDGET["group"], WIDGET["kind"], "default", f"stray-{number}")
+            (copy, *_) = group["b"].list("Widget")
+            read = decode(copy["metadata"]["annotations"][PROVENANCE], of=Target(*target[:3], copy["metadata"]["name"]))
+            assert read is not None
+            annotations[PROVENANCE] = encode(
+                replace(read, copy=target, key=target.key, cluster=ClusterUID("99999999-9999-4999-8999-999999999999"))
+            )
+        elif how == "a copy of the original, of another kind":
+            made |= {"kind": "ConfigMap", "data": {"n": "0"}}
+            made.pop("spec")
+            annotations[GO_LAST_APPLIED] = last_applied(
+                {**made, "metadata": made["metadata"] | {"annotations": annotations}}
+            )
+        found.append({**made, "metadata": made["metadata"] | {"annotations": annotations}})
+    return found
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "over a restart"])
+@pytest.mark.parametrize("how", ["a bare mark", "a copy of another cluster", "a copy of the original, of another kind"])
+def test_what_is_no_copy_of_a_rule_lets_no_copy_of_it_go(how: str, restarts: bool) -> None:
+    """W4, O11: beside as many objects with the mark of the owner, all 20 copies of a rule are half of them."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, "Widget")
+        b.create(rule("maps", CONFIG_MAP, LABELLED))
+        before = [b.create(stray) for stray in strays(group, how)]
+        for stray in before:
+            if stray["kind"] == "ConfigMap":
+                a.create(config_map(stray["metadata"]["name"], {"n": "0"}))  # no rule matches it
+        await group.settle()
+        if restarts:
+            await b.restart()
+            await group.settle()
+        await drop_definition(group, "a", "Widget", is_heard=False)
+        await asyncio.sleep(20.0)
+        a.server.change_served("Widget", served=True)
+        await group.settle()
+        assert (left(b, "Widget"), halted(b)) == (COUNT, True)
+        kind = before[0]["kind"]
+        now = {item["metadata"]["name"]: item["metadata"]["uid"] for item in b.list(kind)}
+        assert all(now[stray["metadata"]["name"]] == stray["metadata"]["uid"] for stray in before)
 
     simulate(scenario, n=2)
 

@@ -18,7 +18,7 @@ from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 from tests.unit.cache.observers import Observer, no_offers
 
-OWNER = ClusterUID("owner")
+OWNER, LOCAL = ClusterUID("owner"), ClusterUID("local")
 MAP = GVK("", "v1", "ConfigMap")
 X, Y, COPIES = Selection("x"), Selection("y"), Selection(labels=meta.OWNER)
 KEY = ObjectKey("x", "one")
@@ -51,6 +51,7 @@ class World:
         self.copies = CopyIndex(
             bodies=BodyCache(),
             offers=no_offers(),
+            local=LOCAL,
             observer=Observer(
                 on_copy_changed=lambda target, _: self.changed.append(target),
                 on_local_synced=lambda _, place: self.complete.append(place),
@@ -176,10 +177,10 @@ def test_a_place_that_goes_takes_what_no_other_place_shows_and_nobody_is_asked_t
     world.list(X, obj(), obj("native", owner=""))
     world.list(Y, obj("two", namespace="y"))
     world.changed.clear()
-    assert world.copies.counts["", OWNER] == 2
+    assert world.copies.counts.total() == 2
     late = world.cache.streams[X]
     world.cache.set_places((Y,))
-    assert (world.names(), world.changed, world.copies.counts["", OWNER]) == (["two"], [], 1)
+    assert (world.names(), world.changed, world.copies.counts.total()) == (["two"], [], 1)
     assert not world.cache.natives
     assert world.copies.bodies.peek(BodyKey(HERE, MAP, KEY)) is None
     late.on_object(obj())

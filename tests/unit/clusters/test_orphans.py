@@ -24,7 +24,7 @@ from registry_controller.watch.body_cache import BodyCache
 from tests.sim.cluster.loop import run
 from tests.unit.cache.observers import Observer, no_offers
 
-OWNER = ClusterUID("owner")
+OWNER, LOCAL = ClusterUID("owner"), ClusterUID("local")
 MAP = GVK("", "v1", "ConfigMap")
 X, Y = Selection("x"), Selection("y")
 
@@ -59,6 +59,7 @@ class World:
         self.copies = CopyIndex(
             bodies=BodyCache(),
             offers=no_offers(),
+            local=LOCAL,
             observer=Observer(on_local_listing=self._stand, on_local_status_changed=self._stand),
         )
         any_server: Any = server

@@ -37,7 +37,7 @@ def dry_run(*, present: int, percent: int = 10, held: Registry | None = None) ->
     parts: Any = SimpleNamespace(
         engine=SimpleNamespace(
             registry=held or registry(rules=[rule()]),
-            copies=SimpleNamespace(counts=counts, by_owner=Counter({PEER: present})),
+            copies=SimpleNamespace(count=counts.__getitem__, by_owner=Counter({PEER: present})),
         ),
         settings=SimpleNamespace(deletion_limit_percent=percent),
     )

@@ -322,7 +322,7 @@ def test_of_a_stored_window_more_go_without_a_wait() -> None:
         assert len(await bench.drain()) == 40
         bench.here -= {name(number) for number in range(100)}
         copies: Any = SimpleNamespace(
-            counts=bench, by_owner=bench, has=bench.here.__contains__, source_kind=lambda _: None
+            count=bench.__getitem__, by_owner=bench, has=bench.here.__contains__, source_kind=lambda _: None
         )
         bench.limiter = bench.restarted(copies, 50)
         bench.limit_by(3, 1, begin=100)
@@ -339,7 +339,7 @@ def test_a_restart_knows_what_was_counted_for_an_owner() -> None:
             go(bench, name(number), decided(not_selected(name(number))))
         bench.store_cluster()
         copies: Any = SimpleNamespace(
-            counts=bench, by_owner=bench, has=bench.here.__contains__, source_kind=lambda _: None
+            count=bench.__getitem__, by_owner=bench, has=bench.here.__contains__, source_kind=lambda _: None
         )
         bench.limiter = bench.restarted(copies, 50)
         bench.limit_by(0, 10, begin=100)

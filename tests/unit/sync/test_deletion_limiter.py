@@ -35,7 +35,9 @@ class Bench:
         self.source_kind = GVK("", "v1", "ConfigMap")
         self.changes = Counter[str]()
         self.manifest: dict[str, Any] = {"metadata": {}}
-        counts = SimpleNamespace(counts=self, by_owner=self, has=self.here.__contains__, has_other=lambda _: True)
+        counts = SimpleNamespace(
+            count=self.__getitem__, by_owner=self, has=self.here.__contains__, has_other=lambda _: True
+        )
         counts.source_kind = lambda _: self.source_kind
         counts.find = lambda _: (None, None)
         stored = SimpleNamespace(manifest=self.manifest)
@@ -478,7 +480,7 @@ def test_a_halt_that_was_stored_holds_after_a_restart_and_asks_nobody() -> None:
         bench.store()
         await bench.drain()
         copies: Any = SimpleNamespace(
-            counts=bench, by_owner=bench, has=bench.here.__contains__, source_kind=lambda _: None
+            count=bench.__getitem__, by_owner=bench, has=bench.here.__contains__, source_kind=lambda _: None
         )
         bench.limiter = bench.restarted(copies, 50)
         assert count_halted(bench.limit(doubtful, 61)) == 61

@@ -39,7 +39,7 @@ class World:
         self.enqueue = Enqueuer(add=lambda target, _: self.added.append(target.name))
         observer = Observer(on_claims_changed=self._note_claims)
         self.sources = SourceIndex(bodies=BodyCache(), observer=observer)
-        self.copies = CopyIndex(bodies=BodyCache(), observer=Observer(), offers=self.sources)
+        self.copies = CopyIndex(bodies=BodyCache(), observer=Observer(), offers=self.sources, local=ClusterUID("local"))
         self.enqueue.connect(sources=self.sources, copies=self.copies)
 
     def _note_claims(self, targets: Collection[Target], *_: object) -> None:
