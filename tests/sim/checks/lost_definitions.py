@@ -62,12 +62,12 @@ class LostDefinitions:
                         loss.copies.setdefault(place, set()).add(found["metadata"]["uid"])
         self._losses.append(loss)
 
-    def see_answer(self, at: Member, path: str, status: int, *, who: Member | None) -> None:
-        """Look whether somebody can know that a kind is not served, or soon will not be."""
-        for loss in self._losses if who is not None and status == 404 else ():
+    def see_answer(self, at: Member, path: str, status: int, *, who: Member) -> None:
+        """Look whether somebody knows from an answer that a kind is not served, or soon will not be."""
+        for loss in self._losses if status == 404 else ():
             where, plural = path.partition("?")[0], f"/{BY_KIND[loss.kind].plural}"
             is_told = where.endswith(plural) or (plural in where and at.server.is_terminating(loss.kind))
-            if loss.owner == at.name and is_told and who is not None:
+            if loss.owner == at.name and is_told:
                 loss.told.setdefault(who.name, who.starts)
 
     def see(self, entry: Entry, member: Member) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import dataclasses
+import functools
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -79,6 +80,9 @@ class Observer:
         self._repeated = RepeatedDeletions(self.history, tally, self._break, is_order=self._is_order)
         for member in group.members:
             self._listen(member)
+            for server in group.members:
+                told = functools.partial(self._see_answer, who=member, at=server)
+                group.wire(member.name, server.name).listeners.append(told)
 
     def say(self, words: str) -> None:
         """Add a line to the trace."""
@@ -139,24 +143,30 @@ class Observer:
         answer = member.server.answer
 
         def answer_and_look(method: str, path: str, body: bytes | None, *, who: str) -> Answer:
-            given = answer(method, path, body, who=who)
-            self.definitions.see_answer(member, path, given.status, who=self.history.members.get(who))
             if method != "GET":
-                self._check_patience(member, _named(path, body), given)
-            return given
+                self._check_patience(member, _named(path, body))
+            return answer(method, path, body, who=who)
 
         member.server.answer = answer_and_look  # type: ignore[method-assign]
 
-    def _check_patience(self, member: Member, what: str, answer: Answer) -> None:
+    def _check_patience(self, member: Member, what: str) -> None:
         """Look whether a server that asked for patience is left alone for so long, for that object (A4)."""
         place, now_s = (member.name, member.starts, what), asyncio.get_running_loop().time()
-        if not any(f"/{kind}/" in what for kind in _PATIENT):
-            return
         if now_s < self._patient_until_s.get(place, 0.0):
             self._break("A4", what, "is written before its server wants to be asked again")
-        if answer.status == 429 and not self._group.wire(member.name, member.name).lost:  # else nobody heard it
+
+    def _see_answer(
+        self, method: str, path: str, body: bytes | None, answer: Answer, *, who: Member, at: Member
+    ) -> None:
+        """Look at an answer that has come back to a daemon. What was lost on its way, the daemon need not obey."""
+        self.definitions.see_answer(at, path, answer.status, who=who)
+        if method == "GET" or answer.status != 429:
+            return
+        what = _named(path, body)
+        if any(f"/{kind}/" in what for kind in _PATIENT):
             self._tally.clause("A4")
-            self._patient_until_s[place] = now_s + orjson.loads(answer.body)["details"]["retryAfterSeconds"]
+            wait_s = orjson.loads(answer.body)["details"]["retryAfterSeconds"]
+            self._patient_until_s[who.name, who.starts, what] = asyncio.get_running_loop().time() + wait_s
 
     def _break(self, clause: str, where: str, words: str) -> None:
         self.broken.append(Wrong(clause, where, words))

@@ -28,6 +28,9 @@ from tests.sim.cluster.controllers import ca_pem
 from tests.sim.cluster.request import Answer
 from tests.sim.cluster.watch import Watch
 
+Listener = Callable[[str, str, bytes | None, Answer], None]
+"""What is told the method, the path and the body of a request, and the answer."""
+
 _BOOKMARK_S = 60.0
 _READS = 4096
 _UNAUTHORIZED = Answer(401, b'{"kind":"Status","status":"Failure","reason":"Unauthorized","code":401}')
@@ -68,7 +71,8 @@ class Wire:
     selections, what happened first may be heard last. The `unallowed` are the resources, by their plurals, on which the
     daemon's role at that server gives it no rights; on the `narrowed` it has some in these namespaces only. The events
     of the `stuck` ones wait until these are others.
-    `reads` are the paths of the last lists, watches and GETs that reached the server.
+    `reads` are the paths of the last lists, watches and GETs that reached the server. The `listeners` are told of each
+    answer when it has come back to a daemon that still runs; an answer that is lost on its way is none.
     """
 
     def __init__(self, server: ApiServer, *, chance: random.Random, who: str) -> None:
@@ -82,6 +86,7 @@ class Wire:
         self.unallowed: set[str] = set()
         self.narrowed: dict[str, set[str]] = {}
         self.stuck: frozenset[str] = frozenset()
+        self.listeners: list[Listener] = []
         self._chance = chance
         self._changed = asyncio.Event()
         self._watches: dict[Watch, str] = {}
@@ -213,15 +218,17 @@ class SimTransport:
         """Ask once and read the whole answer."""
         try:
             async with self._deadline(timeout_s):
-                status, content, said = await self._ask(
-                    method, path, lambda server: self._call(server, method, path, body)
-                )
+                answer = await self._ask(method, path, lambda server: self._call(server, method, path, body))
+                assert isinstance(answer, Answer)
                 await self._wire.travel()
                 if self._wire.lost and method != "GET":
                     self._wire.lost -= 1
                     raise aiohttp.ServerDisconnectedError
         except FAILURES as error:
             raise error_of_failure(error, what=what, server=self.server, source=PEER) from error
+        for hear in self._wire.listeners if not self._life.is_over else ():
+            hear(method, path, body, answer)
+        status, content, said = answer
         if status in (200, 201, 202):
             if warnings is not None:
                 warnings += said
