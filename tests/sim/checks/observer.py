@@ -11,7 +11,7 @@ import asyncio
 import base64
 import dataclasses
 import functools
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -38,6 +38,7 @@ from tests.sim.checks.invariants import Guards
 from tests.sim.checks.lost_definitions import LostDefinitions
 from tests.sim.checks.oracle import Claim, Fate, Oracle, World
 from tests.sim.checks.repeated_deletions import RepeatedDeletions
+from tests.sim.checks.unneeded_writes import UnneededWrites
 from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SimGroup
@@ -78,6 +79,7 @@ class Observer:
         self._guards = Guards(tally, self._break, is_order=self._is_order)
         self.definitions = LostDefinitions(self.history, tally, self._break, is_order=self._is_order)
         self._repeated = RepeatedDeletions(self.history, tally, self._break, is_order=self._is_order)
+        self._unneeded = UnneededWrites(self.history, self._break)
         for member in group.members:
             self._listen(member)
             for server in group.members:
@@ -112,21 +114,10 @@ class Observer:
 
     def _check_journal(self, server: ApiServer, name: str) -> None:
         self._tally.clauses["R5"] += len(server.journal)
-        edits = defaultdict[tuple[str, ObjectKey], list[float]](list)
-        for entry in self.history.entries:
-            if entry.cluster == name and entry.who != name:
-                edits[entry.change.kind.kind, entry.change.key].append(entry.at)
         for write in server.journal:
-            where = f"{write.verb} {write.kind} {write.key} at {name} by {write.who}"
             if write.who != name:
-                self._break("R5", where, "a write")
-            is_update = write.verb == "update" and write.kind in WRITTEN and write.status == 200
-            if is_update and not write.changed and server.habits.refusal_of_dry_runs(write.kind) is None:
-                earlier = edits[write.kind, write.key]
-                if earlier and earlier[0] <= write.at:
-                    earlier.pop(0)  # what somebody edited is put back, also where that is no repair
-                else:
-                    self._break("A10", where, "was sent, and is what is stored")
+                self._break("R5", f"{write.verb} {write.kind} {write.key} at {name} by {write.who}", "a write")
+        self._unneeded.check(server, name)
 
     def _listen(self, member: Member) -> None:
         def hear(change: Change) -> None:
@@ -140,14 +131,18 @@ class Observer:
                 self._check(entry, member)
 
         member.server.store.listeners.insert(0, hear)
-        answer = member.server.answer
+        server, answer = member.server, member.server.answer
 
         def answer_and_look(method: str, path: str, body: bytes | None, *, who: str) -> Answer:
             if method != "GET":
                 self._check_patience(member, _named(path, body))
-            return answer(method, path, body, who=who)
+            before = len(server.journal)
+            answered = answer(method, path, body, who=who)
+            if len(server.journal) > before:
+                self._unneeded.see_write(path, body, server, at=member)
+            return answered
 
-        member.server.answer = answer_and_look  # type: ignore[method-assign]
+        server.answer = answer_and_look  # type: ignore[method-assign]
 
     def _check_patience(self, member: Member, what: str) -> None:
         """Look whether a server that asked for patience is left alone for so long, for that object (A4)."""
@@ -160,6 +155,7 @@ class Observer:
     ) -> None:
         """Look at an answer that has come back to a daemon. What was lost on its way, the daemon need not obey."""
         self.definitions.see_answer(at, path, answer.status, who=who)
+        self._unneeded.see_answer(method, path, body, answer, who=who, at=at)
         if method == "GET" or answer.status != 429:
             return
         what = _named(path, body)
