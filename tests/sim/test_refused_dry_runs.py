@@ -106,12 +106,19 @@ def _body(here: Member) -> bytes:
     return orjson.dumps(found)
 
 
-async def _send(group: SimGroup, here: Member, body: bytes, *, is_dry: bool) -> None:
-    """Send a replacement as the daemon does, and hear the answer."""
-    path = f"{PATH}?{DRY_RUN}" if is_dry else PATH
-    answer = here.server.answer("PUT", path, body, who=here.name)
+def _ask(group: SimGroup, here: Member, method: str, path: str, body: bytes | None) -> None:
+    """Ask as the daemon does, and hear the answer."""
+    answer = here.server.answer(method, path, body, who=here.name)
     for hear in group.wire(here.name, here.name).listeners:
-        hear("PUT", path, body, answer)
+        hear(method, path, body, answer)
+
+
+def _send(group: SimGroup, here: Member, body: bytes, *, is_dry: bool) -> None:
+    _ask(group, here, "PUT", f"{PATH}?fieldValidation=Warn{f'&{DRY_RUN}' if is_dry else ''}", body)
+
+
+def _read_hashes(group: SimGroup, here: Member) -> None:
+    _ask(group, here, "GET", "/openapi/v3", None)
 
 
 SENT = [
@@ -130,9 +137,9 @@ def test_the_last_dry_run_of_the_same_replacement_explains_a_write(asked: list[i
         for status in asked:
             if status != 200:
                 here.server.denied.add("Widget one")
-            await _send(group, here, _body(here), is_dry=True)
+            _send(group, here, _body(here), is_dry=True)
             here.server.denied.clear()
-        await _send(group, here, _body(here), is_dry=False)
+        _send(group, here, _body(here), is_dry=False)
         here.server.habits.add("Widget", Habit.REFUSES_DRY_RUNS)
         assert _count_writes(here) == 1
         assert _is_unneeded(observer) is is_unneeded
@@ -140,19 +147,68 @@ def test_the_last_dry_run_of_the_same_replacement_explains_a_write(asked: list[i
     simulate(scenario, n=2)
 
 
-@pytest.mark.parametrize("between", ["nothing", "a restart", "an upgrade"])
-def test_a_daemon_that_was_told_what_is_stored_does_not_write_it_again(between: str) -> None:
+@pytest.mark.parametrize(
+    ("between", "is_lost", "is_unneeded"),
+    [
+        ("nothing", False, True),
+        ("a restart", False, False),
+        ("the first hashes", False, True),
+        ("nothing", True, True),
+        ("the first hashes", True, False),
+        ("the same hashes", True, True),
+        ("other hashes", True, False),
+    ],
+)
+def test_a_daemon_that_was_told_what_is_stored_does_not_write_it_again(
+    between: str, is_lost: bool, is_unneeded: bool
+) -> None:
+    """But for a lost field, when a schema may have changed."""
+
     async def scenario(group: SimGroup) -> None:
         here, observer = await _a_stamped_copy(group)
         here.server.habits.add("Widget", Habit.DENIES_DRY_RUNS)
-        for _ in range(2):
-            await _send(group, here, _body(here), is_dry=True)
-            await _send(group, here, _body(here), is_dry=False)
+        body = _body(here)
+        if is_lost:
+            here.server.habits.add("Widget", Habit.PRUNES, "spec", "tier")
+            body = orjson.dumps({**orjson.loads(body), "spec": {"value": "small", "tier": "gold"}})
+        if between in ("the same hashes", "other hashes"):
+            _read_hashes(group, here)
+        for number in range(2):
+            _send(group, here, body, is_dry=True)
+            _send(group, here, body, is_dry=False)
+            if number:
+                break
             if between == "a restart":
                 here.starts += 1
-            elif between == "an upgrade":
+            if between == "other hashes":
                 here.server.habits.changes += 1
+            if "hashes" in between:
+                _read_hashes(group, here)
         assert _count_writes(here) == 2
-        assert _is_unneeded(observer) is (between == "nothing")
+        assert _is_unneeded(observer) is is_unneeded
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("how", [Habit.REFUSES_DRY_RUNS, Habit.DENIES_DRY_RUNS])
+def test_a_lost_field_costs_one_more_write_where_dry_runs_are_refused(how: Habit) -> None:
+    """The schema may have changed between the write and the first look at its hashes."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner = group["a"], group["b"]
+        here.server.habits.add("Widget", Habit.PRUNES, "spec", "tier")
+        here.server.habits.add("Widget", how)
+        observer = Observer(group, Tally())
+        await group.join()
+        info = {"name": "one", "namespace": "default"}
+        owner.create({"kind": "Widget", "metadata": info, "spec": {"value": "small", "tier": "gold"}})
+        here.create(rule("widgets", WIDGET))
+        await group.settle()
+        for count in (1, 3):
+            await asyncio.sleep(600.0)
+            assert _count_writes(here) == count
+            assert not _is_unneeded(observer)
+            await here.restart()
+            await group.settle()
 
     simulate(scenario, n=2)

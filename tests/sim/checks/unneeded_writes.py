@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from registry_controller.api.meta import ObjectKey
 from registry_controller.kube.transport import DRY_RUN
@@ -17,7 +17,18 @@ from tests.sim.schedule.vocabulary import WRITTEN
 _REFUSALS: Final = (400, 403, 422)
 """How a webhook without support for dry runs, a policy, a quota, a missing right, and a validation answer."""
 
+_SCHEMAS: Final = "/openapi/v3"
+
 Break = Callable[[str, str, str], None]
+
+
+class _ByDaemon(NamedTuple):
+    """A replacement, and which daemon of a cluster sent it."""
+
+    cluster: str
+    starts: int
+    path: str
+    body: bytes | None
 
 
 class UnneededWrites:
@@ -26,7 +37,8 @@ class UnneededWrites:
     Two things explain one. Somebody edited the object before: each edit is put back once, also where that is no repair.
     Or a dry run of this very replacement was refused, and the daemon heard so: whatever refused it may have ended when
     the write comes. A refusal explains one write. It explains none of what this daemon wrote before, and was told to be
-    stored, unless a definition has changed since.
+    stored. Only where that lacked a field may the daemon try once more: when it reads the hashes of the schemas for the
+    first time, because one may have changed since the write, and when it reads others.
     """
 
     def __init__(self, history: History, breaks: Break) -> None:
@@ -37,7 +49,9 @@ class UnneededWrites:
 
         Not by daemon: what a killed one has sent may arrive when the next one has begun.
         """
-        self._stored: set[tuple[str, int, int, str, bytes | None]] = set()
+        self._stored: dict[_ByDaemon, bool] = {}
+        """The replacements that were stored, as a daemon was told, and whether a field was lost."""
+        self._hashes: dict[tuple[str, int], bytes] = {}
         self._explained: set[tuple[ApiServer, int]] = set()
         """Places in journals."""
 
@@ -45,23 +59,32 @@ class UnneededWrites:
         self, method: str, path: str, body: bytes | None, answer: Answer, *, who: Member, at: Member
     ) -> None:
         """Look at an answer that has come back to a daemon."""
+        place, _, query = path.partition("?")
+        if who is at and (method, place, answer.status) == ("GET", _SCHEMAS, 200):
+            self._see_hashes(answer.body, at)
         if method != "PUT" or who is not at:
             return
-        place, _, query = path.partition("?")
         if DRY_RUN not in query.split("&"):
             if answer.status == 200:
-                self._stored.add(_by_daemon(at, place, body))
+                self._stored[_ByDaemon(at.name, at.starts, place, body)] = bool(answer.warnings)
         elif answer.status in _REFUSALS:
             self._refused.add((at.name, place, body))
         else:
             self._refused.discard((at.name, place, body))
+
+    def _see_hashes(self, hashes: bytes, at: Member) -> None:
+        if self._hashes.get((at.name, at.starts)) != hashes:
+            self._hashes[at.name, at.starts] = hashes
+            lost = [one for one, has_lost in self._stored.items() if has_lost and one.cluster == at.name]
+            for one in lost:
+                del self._stored[one]
 
     def see_write(self, path: str, body: bytes | None, server: ApiServer, *, at: Member) -> None:
         """Look at the last write in a server's journal."""
         place = path.partition("?")[0]
         is_refused = (at.name, place, body) in self._refused
         self._refused.discard((at.name, place, body))
-        if is_refused and _by_daemon(at, place, body) not in self._stored:
+        if is_refused and _ByDaemon(at.name, at.starts, place, body) not in self._stored:
             self._explained.add((server, len(server.journal) - 1))
 
     def check(self, server: ApiServer, name: str) -> None:
@@ -80,7 +103,3 @@ class UnneededWrites:
             else:
                 where = f"{write.verb} {write.kind} {write.key} at {name} by {write.who}"
                 self._break("A10", where, "was sent, and is what is stored")
-
-
-def _by_daemon(at: Member, place: str, body: bytes | None) -> tuple[str, int, int, str, bytes | None]:
-    return at.name, at.starts, at.server.habits.changes, place, body
