@@ -45,6 +45,8 @@ log = get_logger(__name__)
 
 _DELETED_S: Final = 300.0
 """For how long a tombstone is not created again after it was deleted here, unless its member shows it of itself."""
+_LEAST_S: Final = 0.001
+"""The least time between updates that time alone asks for: a timer may end a little before its moment."""
 _PERIOD_S: Final = 3600.0  # for the date
 
 
@@ -261,7 +263,7 @@ class TombstoneTracker:
             stones_s = min(_PERIOD_S, self.now.due_s or _PERIOD_S) if self.now.over else None
             due_s = min((at_s for at_s in (stones_s, self._absences.due_s) if at_s is not None), default=None)
             try:
-                async with asyncio.timeout(due_s):
+                async with asyncio.timeout(max(_LEAST_S, due_s) if due_s is not None else None):
                     await self._is_updated.wait()
             except TimeoutError:
                 self.update()

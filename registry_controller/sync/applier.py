@@ -16,7 +16,6 @@ from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.api.provenance import Provenance, with_provenance
 from registry_controller.cache.copy_index import CopyIndex
-from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.source_index import Offer
 from registry_controller.cache.write_results import Rendered
 from registry_controller.clusters.peer import Connection
@@ -112,15 +111,15 @@ class Applier:
     ) -> Result:
         owner = decision.claim.owner
         cache, record = self._copies.find(state.target)
-        if cache is None:
-            return Result(Hold(Reason.LOCAL_NOT_HEARD, owner))
+        if cache is None or (cache.doubts and state.membership is None):
+            return Result(Hold(Reason.LOCAL_NOT_HEARD, owner))  # it may name a rule that a restored etcd does not have
         if has_waited and not offer.cache.is_current(offer.key, offer.record, offer.hit):
             return Result(Hold(Reason.OWNER_NOT_HEARD, owner))  # the target is enqueued again
         with self._sources.evaluations.measure(offer.cache.kind):
             manifest = decode_body(obj)
             copy = build_copy(manifest, offer.cache.kind, offer.hit.entries, owner=owner, context=offer.hit.context)
             losers = losers_of(offer, copy, manifest, owner=owner) if len(offer.record.hits) > 1 else ()
-            wanted = self._mark(state, decision.claim, offer, copy, cache)
+            wanted = self._mark(state, decision.claim, offer, copy)
         if state.membership is not None:
             is_relayed = decision.reason is Reason.RELAYED
             refusal = self._relays.refusal_of(decision.claim, manifest, over=state.current, is_relayed=is_relayed)
@@ -135,9 +134,7 @@ class Applier:
         lost = stored.remainder.lost + stored.status_lost if stored is not None else ()
         return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers, wanted.left, lost)
 
-    def _mark(
-        self, state: TargetState, claim: Claim, offer: Offer, copy: MutatedCopy, cache: LocalCache
-    ) -> DesiredCopy:
+    def _mark(self, state: TargetState, claim: Claim, offer: Offer, copy: MutatedCopy) -> DesiredCopy:
         """Put the provenance on a copy. A relay's object passes on the owner's, or an empty one where it is unknown."""
         target, hit, held = state.target, offer.hit, state.current.marks if state.current is not None else None
         assert copy.target == target, (copy.target, target)
@@ -162,7 +159,7 @@ class Applier:
             adopted=state.membership is None and held is not None and held.by_go and held.owner == claim.owner,
             overrides=hit.overrides,
             rule_uid=hit.rule_uid,
-            rule_created=self._rule_created(hit, held.provenance if held is not None else None, cache),
+            rule_created=self._rule_created(hit, held.provenance if held is not None else None),
             left=digest_paths(copy.left) if copy.left else (),
             spec=digest_spec(copy.manifest) if target[:2] == _RULE and not copy.left else "",
         )
@@ -174,14 +171,12 @@ class Applier:
         marks = Marks(claim.owner, provenance, sync_disabled=inherited, go_written=False)
         return DesiredCopy(target, copy.gvk, marked, digest, marks, copy.status, copy.left)
 
-    def _rule_created(self, hit: Hit, held: Provenance | None, cache: LocalCache) -> str:
-        """Return since when this store has the rule; where that is not known, the moment that the copy here names.
+    def _rule_created(self, hit: Hit, held: Provenance | None) -> str:
+        """Return since when this store has the rule; while the rule is missing, the moment that the copy here names.
 
-        The restore of an etcd breaks the watches of copies, too, and may take the rule away. A copy that is written
-        after it names no rule that the restored store never had.
+        A copy that is made after the restore of an etcd names no rule that the restored store never had.
         """
-        is_known = hit.rule in self._rules and not cache.doubts
-        if is_known and all(stream.error is None for stream in cache.streams.values()):
+        if hit.rule in self._rules:
             return hit.rank[0].removeprefix("~") if hit.rule_uid else ""
         return held.rule_created if held is not None and held.rule_uid == hit.rule_uid else ""
 
