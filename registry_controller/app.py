@@ -218,6 +218,7 @@ class Daemon:
             self.engine.start_peers(scope)
             scope.create_task(self.status_reporter.run(clusters, rules), name="status reporter")
             scope.create_task(self.engine.registry_reader.run(), name="registry reader")
+            scope.create_task(self.engine.registry_reader.run_rules(), name="rule reader")
             log.info("started", clusterID=self._local)
 
     # Calls from kopf's thread.
@@ -225,13 +226,19 @@ class Daemon:
     def hand_over(self, plural: str, kind: str, body: dict[str, Any]) -> None:
         """Apply an event of our own kinds in the daemon's loop."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self.registry.apply, plural, kind, body)
+            self._loop.call_soon_threadsafe(self._on_own_event, plural, kind, body)
 
     def hand_over_restart(self) -> None:
         """Read our own kinds again, because events may be missing."""
         self._metrics.ear_restarts_total.inc()
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.engine.registry_reader.request_read)
+
+    def _on_own_event(self, plural: str, kind: str, body: dict[str, Any]) -> None:
+        if self.registry.must_read(plural, kind, body):
+            self.engine.registry_reader.request_rules()
+        else:
+            self.registry.apply(plural, kind, body)
 
     # The observer of the engine.
 

@@ -160,7 +160,8 @@ class LocalCache:
     def _take(self, stream: SelectionStream, obj: PartialObject) -> None:
         key = obj.key
         record = self.records.get(key)
-        if record is not None and record.uid == obj.uid and obj.revision <= record.revision:
+        is_known = record is not None and record.uid == obj.uid and obj.revision <= record.revision
+        if record is not None and is_known and not stream.doubted_after < obj.revision == record.revision:
             record.streams |= stream.bit
             return
         target = self.target(key)
@@ -174,7 +175,8 @@ class LocalCache:
         birth = read_birth(obj.annotations, obj.labels, gvk=self.kind, key=key) if is_by_go else None
         fresh = CopyRecord(obj.uid, obj.revision, obj.deleting, marks, birth, self._natural(obj), bits, obj.kind_type)
         if record is not None and record.uid == obj.uid:
-            fresh.desired, fresh.baseline, fresh.verified = record.desired, record.baseline, record.verified
+            fresh.desired, fresh.baseline = record.desired, record.baseline
+            fresh.verified = 0 if is_known else record.verified
             fresh.made_from, fresh.outranked_rules = record.made_from, record.outranked_rules
             fresh.status_digest, fresh.owner_had_it = record.status_digest, record.owner_had_it
             fresh.status_baseline, fresh.status_lost = record.status_baseline, record.status_lost

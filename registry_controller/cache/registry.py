@@ -130,6 +130,19 @@ class Registry:
             self._hold(plural, name, manifest)
         self._on_change(plural, name)
 
+    def must_read(self, plural: str, kind: str, manifest: Manifest) -> bool:
+        """Return whether a watch event shows a rule whose spec is not known from a list.
+
+        For some time after a definition has changed, the API server serves the watches that are open by the former
+        one. Such an event lacks the new fields of the rule.
+        """
+        if plural != meta.RULES.resource or kind == "DELETED":
+            return False
+        info = meta.metadata_of(manifest)
+        held = self.rules.get(name := info.get("name", ""))
+        is_known = held is not None and held.manifest.get("spec") == manifest.get("spec")
+        return not is_known and meta.revision(info.get("resourceVersion")) >= self._known(plural, name)
+
     def begin_list(self, plural: str) -> Mapping[str, int]:
         """Return the known revision of each object of a kind, before a list is read, for `replace`."""
         keys = (*self._gone, *self._revisions)

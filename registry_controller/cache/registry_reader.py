@@ -25,7 +25,7 @@ class RegistryReader:
     def __init__(self, *, reader: Reader, registry: Registry) -> None:
         self._reader = reader
         self._registry = registry
-        self._due = asyncio.Event()
+        self._due, self._rules_due = asyncio.Event(), asyncio.Event()
         self._waiting: list[Callable[[], None]] = []
         self._is_running = False
 
@@ -43,7 +43,7 @@ class RegistryReader:
     async def read(self) -> None:
         """Read all three kinds; wait for the local API server and for the CRDs as long as it takes."""
         for gvr, kind in OWN_KINDS:
-            await until_answered(functools.partial(self._read_kind, gvr, kind), what=f"list {gvr.resource}")
+            await self._read_until_answered(gvr, kind)
 
     async def read_once(self) -> None:
         """Read all three kinds; raise RegistryError when that fails now."""
@@ -60,6 +60,20 @@ class RegistryReader:
             await self.read()
             for then in waiting:
                 then()
+
+    def request_rules(self) -> None:
+        """Request a read of the rules, because a watch has shown one with another spec."""
+        self._rules_due.set()
+
+    async def run_rules(self) -> NoReturn:
+        """Read the rules again after each request, whether or not the other kinds can be read."""
+        while True:
+            await self._rules_due.wait()
+            self._rules_due.clear()
+            await self._read_until_answered(meta.RULES, meta.RULE)
+
+    async def _read_until_answered(self, gvr: GVR, kind: GVK) -> None:
+        await until_answered(functools.partial(self._read_kind, gvr, kind), what=f"list {gvr.resource}")
 
     async def _read_kind(self, gvr: GVR, kind: GVK) -> None:
         found: list[Manifest] = []

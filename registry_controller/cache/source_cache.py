@@ -232,7 +232,8 @@ class SourceCache:
         try:
             if self._tap is not None and stream.selection == EVERYTHING:
                 self._tap.upsert(obj, decode_lazily(obj))
-            self._objects.take(obj, streams=stream.bit | (old.streams if old else 0))
+            streams = stream.bit | (old.streams if old else 0)
+            self._objects.take(obj, streams=streams, is_doubted=obj.revision > stream.doubted_after)
         except InvalidObject as error:
             stream.refused(error)
 

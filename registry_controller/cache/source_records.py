@@ -54,7 +54,7 @@ class SourceRecord:
     `streams` are the bits of the streams that have it. `unclear` names the rules that could not be evaluated on it:
     whether they want it is not known. `evaluated` is the generation of the rules that evaluated it last. `shown` is the
     revision that a copy here showed last, if that was a later one. `made_by_daemon` means that a daemon wrote an object
-    that is no copy: it was one.
+    that is no copy: it was one. `rereads` counts how often this state was read again because fields may have lacked.
     """
 
     uid: str
@@ -70,6 +70,7 @@ class SourceRecord:
     evaluated: int = 0
     shown: int = 0
     made_by_daemon: bool = False
+    rereads: int = 0
 
     @property
     def group(self) -> SourceGroup:
@@ -151,9 +152,13 @@ class SourceRecords:
         self._size = SizeMeter(kind) if kind in MOST_OWN else None
         self._went_back: dict[ObjectKey, int] = {}
 
-    def take(self, obj: PartialObject, *, streams: int) -> None:
-        """Evaluate an object's present state, which the streams of these bits have; report the targets that change."""
+    def take(self, obj: PartialObject, *, streams: int, is_doubted: bool = False) -> None:
+        """Evaluate an object's present state, which the streams of these bits have; report the targets that change.
+
+        A state `is_doubted` if it may have come before without some of its fields: then it counts as another one.
+        """
         old = self.by_key.get(obj.key)
+        is_known = old is not None and old.shows(obj)
         body = decode_lazily(obj)
         marks = self.read_marks(obj)
         membership = self._may_be_membership and is_membership(self._kind, obj.kind_type)
@@ -173,9 +178,9 @@ class SourceRecords:
             self._leave(obj.key, old)
             return
         touched: set[Target] = set()
-        for hit in hits if old is None else self._touched(obj, old, hits):
+        for hit in hits if old is None else self._touched(old, hits, is_same=is_known and not is_doubted):
             touched.add(hit.target(obj.key))
-        if old is not None and old.shows(obj) and (old.hits, old.unclear) == (hits, unclear):
+        if old is not None and is_known and not is_doubted and (old.hits, old.unclear) == (hits, unclear):
             self.set_streams(obj.key, old, streams)
             old.evaluated = self._watches.pending.generation
             if not touched:
@@ -195,6 +200,7 @@ class SourceRecords:
                 evaluated=self._watches.pending.generation,
                 shown=old.shown if old is not None and old.shown > obj.revision else 0,
                 made_by_daemon=is_own and not membership and _is_made_by_daemon(obj, body),
+                rereads=old.rereads + is_doubted if old is not None and is_known else 0,
             )
             if before != hits:
                 self._relink(obj.key, before, hits)
@@ -210,9 +216,9 @@ class SourceRecords:
             return False
         return is_made_by_controller(marks, body, peer=self._peer)
 
-    def _touched(self, obj: PartialObject, old: SourceRecord, hits: tuple[Hit, ...]) -> Iterable[Hit]:
-        """Choose the hits whose targets want a look: all of a new state, and of a known one those that changed."""
-        if not old.shows(obj):
+    def _touched(self, old: SourceRecord, hits: tuple[Hit, ...], *, is_same: bool) -> Iterable[Hit]:
+        """Choose the hits whose targets want a look: all of a new state, and of the same one those that changed."""
+        if not is_same:
             return hits if hits is old.hits else (*hits, *old.hits)
         has_evaluated = self._watches.pending.has_evaluated
         gone = [hit for hit in old.hits if hit not in hits or not has_evaluated(hit.rule, evaluated=old.evaluated)]

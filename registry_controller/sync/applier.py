@@ -77,10 +77,11 @@ class Applier:
                 return Result(decision, self._losers_of(state.target))
 
     async def _apply(self, state: TargetState, decision: Apply, offer: Offer, beside: tuple[Hit, ...]) -> Result:
-        owner, made_from = decision.claim.owner, MadeFrom(decision.claim, offer.record.hits, beside)
+        owner, record = decision.claim.owner, offer.record
+        made_from = MadeFrom(decision.claim, record.hits, beside, record.rereads)
         if state.current is not None and self._updater.is_in_step(state.target, made_from):
-            _, record = self._copies.find(state.target)
-            lost = record.remainder.lost + record.status_lost if record is not None else ()
+            _, copy = self._copies.find(state.target)
+            lost = copy.lost if copy is not None else ()
             return Result(Skip(Reason.IN_SYNC, owner), self._losers_of(state.target), lost=lost)
         if offer.cache.is_outdated(offer.record, offer.hit):  # the rule has changed, and is still to be evaluated
             return Result(Hold(Reason.OWNER_NOT_HEARD, owner))
@@ -88,10 +89,10 @@ class Applier:
         has_waited = obj is None
         if obj is None:
             obj = await self._sources.read(offer)
-        if (obj.uid, obj.revision) != (offer.record.uid, offer.record.revision):
+        if (obj.uid, obj.revision) != (record.uid, record.revision):
             with self._sources.evaluations.measure(offer.cache.kind):
                 offer.cache.reread(obj)  # which enqueues the target again, unless this is older
-            is_older = obj.revision < offer.record.revision
+            is_older = obj.revision < record.revision
             return Result(Hold(Reason.STALE_SOURCE if is_older else Reason.OWNER_NOT_HEARD, owner))
         if len(obj.raw) <= LARGE_BYTES:
             return await self._write(state, decision, offer, made_from, obj, has_waited=has_waited)

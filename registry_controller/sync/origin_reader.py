@@ -29,11 +29,13 @@ class MadeFrom(NamedTuple):
     """The input of a copy, for comparison.
 
     `hits` are the matches of its source: a younger rule may lose it now (W2). `beside` are matches in other versions.
+    `rereads` is the number of times that its source was read again in this state.
     """
 
     claim: Claim
     hits: tuple[Hit, ...]
     beside: tuple[Hit, ...]
+    rereads: int = 0
 
 
 class OriginReader:

@@ -61,6 +61,9 @@ class EventHandler:
     def on_reset(self) -> None:
         """Receive that the next list replaces everything reported so far, also with lower revisions."""
 
+    def on_doubt(self, revision: int) -> None:
+        """Receive that objects which came after a revision may lack fields; the next list has them as they are."""
+
     @property
     def written_last(self) -> LastChange | None:
         """Return the last change that the handler knows from the answer to a write, since the last reset."""

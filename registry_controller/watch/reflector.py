@@ -27,7 +27,7 @@ from registry_controller.api.errors import (
 from registry_controller.api.meta import GVK, GVR, revision
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
-from registry_controller.kube.discover import Discovery
+from registry_controller.kube.discover import Discovery, has_definition
 from registry_controller.kube.failures import explain_timeout
 from registry_controller.kube.listing import list_objects, read_present
 from registry_controller.kube.watch import WatchEvent, WatchEventType, watch_events
@@ -217,20 +217,24 @@ class Reflector:
 
         Events from before the present position are skipped: such an event would restore an object that is gone.
         Only a stream that the server ends when it was to end is in time. After any other end, also a late one without
-        an answer, the server may be another one, or have restarted.
+        an answer, the server may be another one, or have restarted. Or it has another definition of the kind: for some
+        time it serves the watches that are open by the former one, without the new fields, and then ends them.
         """
-        delivery, began = self._delivery, self._delivery.revision
+        delivery, began, has_news = self._delivery, self._delivery.revision, False
         with contextlib.suppress(TimeoutError):  # a server that does not end the stream in time
             async with asyncio.timeout_at(self._ends_at_s + _OVERTIME_S):
                 async for event in events:
                     obj = event.object
                     if obj is not None and 0 < obj.revision <= began:
                         continue
+                    has_news = has_news or obj is not None
                     await delivery.apply(event)
                     if event.resource_version:
                         delivery.resume_at = event.resource_version
                         delivery.revision = obj.revision if obj is not None else revision(event.resource_version)
                 self._ended_in_time = asyncio.get_running_loop().time() >= self._ends_at_s - _SHORT_S
+                if has_news and not self._ended_in_time and has_definition(self._scope.kind):
+                    delivery.doubt(since=began)
         if delivery.is_tainted:
             delivery.resume_at = ""
 

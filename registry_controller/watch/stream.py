@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, Protocol
 
@@ -153,6 +154,11 @@ class Delivery:
         self.resume_at, self._delivered = "", None
         self._handler.on_reset()
 
+    def doubt(self, *, since: int) -> None:
+        """Require a list, because objects that came after a revision may lack fields."""
+        self.resume_at = ""
+        self._handler.on_doubt(since)
+
     def refuse(self, message: str) -> None:
         """Report an object that cannot be read as an error."""
         self.is_tainted = True
@@ -261,7 +267,7 @@ class SelectionStream(EventHandler):
     `listed_at` is the revision of the last list, and `reached` the highest one before it, also before the server's
     history went back. `known_before` is the highest revision that the cache knew when the last complete list was
     requested, which may be of a history that is lost. While a list is read, `outdated` collects its objects that are
-    older than the known ones.
+    older than the known ones. Objects that came after the revision `doubted_after` may lack fields, until a list.
     """
 
     def __init__(self, cache: StreamHandler, selection: Selection, bit: int, *, generation: int = 0) -> None:
@@ -276,6 +282,7 @@ class SelectionStream(EventHandler):
         self._before_list = 0
         self.known_before = self._requested_at = 0
         self.outdated: dict[ObjectKey, PartialObject] | None = None
+        self.doubted_after: float = math.inf
         self._written: LastChange | None = None
         self._cache = cache
 
@@ -328,7 +335,7 @@ class SelectionStream(EventHandler):
         self.is_complete = True
         self.error = None
         self._cache.on_stream_synced(self)
-        self.outdated = None
+        self.outdated, self.doubted_after = None, math.inf
 
     def on_error(self, error: RegistryError) -> None:
         """Note why the stream is not current."""
@@ -342,6 +349,10 @@ class SelectionStream(EventHandler):
         self.revision = 0
         self.outdated = self._written = None
         self._cache.on_stream_reset(self)
+
+    def on_doubt(self, revision: int) -> None:
+        """Note that objects which came after a revision may lack fields, until the next list is complete."""
+        self.doubted_after = min(revision, self.doubted_after)
 
     def refused(self, error: InvalidObject) -> None:
         """Keep the error of an object that cannot be used until the stream is listed again."""

@@ -337,3 +337,17 @@ def test_a_history_that_went_back_forgets_what_its_stream_had() -> None:
     world.list(X, obj(revision=2), revision=3)
     assert world.complete == [X, Y, X]
     assert world.cache.records[KEY].revision == 2
+
+
+def test_a_copy_that_may_have_lacked_fields_is_compared_again() -> None:
+    """R4: it is the same state, so nothing else shows that somebody has changed a field that came unseen."""
+    world = World(X)
+    world.list(X, obj("old", 5), obj("late", 12), revision=12)
+    for name, revision in (("old", 5), ("late", 12)):
+        result = InSync(f"u-{name}", revision, b"desired", b"baseline", is_plain=True)
+        world.cache.record_write(ObjectKey("x", name), result)
+    world.changed.clear()
+    world.cache.streams[X].on_doubt(11)
+    world.list(X, obj("old", 5), obj("late", 12), revision=14)
+    assert [target.name for target in world.changed] == ["late"]
+    assert {key.name: record.verified for key, record in world.cache.records.items()} == {"old": 5, "late": 0}

@@ -514,3 +514,23 @@ def test_a_server_whose_history_went_back_is_believed_about_what_it_was_to_name(
     assert world.synced() == []
     world.list(EVERYTHING, revision=5)
     assert (world.hits("one", "x"), world.synced()) == ([], ["wide", "narrow"])
+
+
+def test_a_state_that_may_have_lacked_fields_counts_as_another_one() -> None:
+    """R4: only what came after the doubt's revision, once for each list that shows it."""
+    world = World(rule("a", labelled("a")))
+    world.list(A, obj("old", 5), obj("late", 12), revision=12)
+    stream = world.cache.streams[A]
+    before = {key.name: record.rereads for key, record in world.cache.records.items()}
+    world.changed.clear()
+    stream.on_doubt(11)
+    stream.on_doubt(13)
+    world.list(A, obj("old", 5), obj("late", 12), revision=14)
+    after = {key.name: record.rereads for key, record in world.cache.records.items()}
+    assert (before, after) == ({"old": 0, "late": 0}, {"old": 0, "late": 1})
+    assert world.changed == [at("late")]
+    world.changed.clear()
+    world.list(A, obj("old", 5), obj("late", 12), revision=15)
+    assert not world.changed
+    world.list(A, obj("late", 16), revision=16)
+    assert world.cache.records[ObjectKey("ns", "late")].rereads == 0

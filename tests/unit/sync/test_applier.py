@@ -65,7 +65,7 @@ class Bench:
         self.at_peer = body(7)
         self.bodies = BodyCache()
         self.record: Any = SimpleNamespace(
-            uid="uid", revision=7, marks=NATIVE, hits=hits or (hit("rule"),), membership=False
+            uid="uid", revision=7, marks=NATIVE, hits=hits or (hit("rule"),), membership=False, rereads=0
         )
         self.is_outdated = False
         self.cache: Any = SimpleNamespace(
@@ -77,7 +77,7 @@ class Bench:
             is_current=lambda key, record, hit: self.cache.records.get(key) is record and not self.is_outdated,
         )
         self.copy: Any = SimpleNamespace(
-            made_from=None, outranked_rules=("loser before",), status_lost=(), remainder=NOTHING_REMAINS
+            made_from=None, outranked_rules=("loser before",), lost=(), status_lost=(), remainder=NOTHING_REMAINS
         )
         self.local: Any = SimpleNamespace(records={KEY: self.copy}, record_write=self._record_write, doubts=0)
         copies: Any = SimpleNamespace(find=lambda target: (self.local, self.copy if self.local else None))

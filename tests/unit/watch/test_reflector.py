@@ -62,6 +62,7 @@ class Server:
     """
 
     server = "https://fake.test"
+    build: Callable[[str, int], dict[str, Any]] = staticmethod(obj)
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class Server:
             at = self.revisions.pop(0) if self.revisions else 1_000_000
             name = selection.fields.removeprefix("metadata.name=")
             found = self.present.get(name, at)
-            return listing(*([obj(name, found)] if found is not None else []), revision=at)
+            return listing(*([self.build(name, found)] if found is not None else []), revision=at)
         answer = self.lists.pop(0)
         if isinstance(answer, errors.Unreachable):
             raise answer
@@ -164,6 +165,9 @@ class Diary(EventHandler):
     def on_recovered(self) -> None:
         self.lines.append("current")
 
+    def on_doubt(self, revision: int) -> None:
+        self.lines.append(f"doubt>{revision}")
+
     def on_reset(self) -> None:
         self.written = None
         self.lines.append("outdated")
@@ -176,6 +180,7 @@ class Follower:
         *,
         selection: Selection = EVERYTHING,
         check_room: Callable[[], None] = lambda: None,
+        kind: GVK = KIND,
         **options: bool,
     ) -> None:
         self.server = server
@@ -185,7 +190,7 @@ class Follower:
         self.reflector = Reflector(
             reader=reader,
             discovery=Discovery(reader),
-            scope=WatchScope(KIND, selection, **options),
+            scope=WatchScope(kind, selection, **options),
             handler=self.diary,
             observer=self,
             check_room=check_room,
@@ -698,3 +703,46 @@ async def test_p6_a_server_whose_history_goes_on_is_resumed() -> None:
     follower = Follower(Server(streams=streams, revisions=[9]))
     await follower.hears("+a@3", "+b@4", "complete", "+a@10")
     assert follower.server.asked[-1]["resourceVersion"] == "9"
+
+
+WIDGETS = {"resources": [{"name": "widgets", "kind": "Widget", "namespaced": True, "verbs": ["list", "watch"]}]}
+WIDGET = GVK("test.example.com", "v1", "Widget")
+
+
+def widget(name: str, revision: int) -> dict[str, Any]:
+    return {**obj(name, revision), "apiVersion": "test.example.com/v1", "kind": "Widget"}
+
+
+class WidgetServer(Server):
+    """It serves a kind with a definition."""
+
+    build = staticmethod(widget)
+
+    async def get_path(self, path: str, *, timeout_s: float = 10.0, limit_bytes: int = 0) -> bytes:
+        self.answers += 1
+        return json.dumps(WIDGETS).encode()
+
+
+WIDGETS_ANEW = [line("ADDED", widget("a", 10)), bookmark(12, ends=True), FOREVER]
+
+
+@pytest.mark.parametrize("has_news", [True, False])
+async def test_r4_what_came_before_the_server_ended_a_watch_early_is_listed_anew(has_news: bool) -> None:
+    """It may have been read by a former definition. A watch that showed nothing goes on."""
+    first = [line("ADDED", widget("a", 3)), bookmark(9, ends=True)]
+    news = [line("MODIFIED", widget("a", 10))] if has_news else []
+    server = WidgetServer(streams=[[*first, *news], WIDGETS_ANEW], present={"a": 3}, revisions=[9])
+    follower = Follower(server, kind=WIDGET)
+    if has_news:
+        await follower.hears("+a@3", "complete", "+a@10", "doubt>9", "+a@10", "complete")
+    else:
+        await follower.hears("+a@3", "complete", "+a@10")
+        assert server.asked[-1]["resourceVersion"] == "9"
+
+
+async def test_r4_what_came_before_a_watch_ended_in_time_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_WATCH_S", (0, 0))
+    first = [line("ADDED", widget("a", 3)), bookmark(9, ends=True), line("MODIFIED", widget("a", 10))]
+    follower = Follower(WidgetServer(streams=[first, [FOREVER]]), kind=WIDGET)
+    await follower.until(lambda: len(follower.server.asked) > 1)
+    assert follower.server.asked[1]["resourceVersion"] == "10"
