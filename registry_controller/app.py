@@ -198,6 +198,7 @@ class Daemon:
             updater=updater,
             relays=engine.relay_policy,
             rules=engine.registry.rules,
+            definition_of=engine.rule_deletions.definition_of,
         )
 
     async def run(self, watcher: KopfWatcher, ready: dict[str, str | None]) -> None:

@@ -42,7 +42,6 @@ class Definition(NamedTuple):
     """The local definition of rules. It exists since `revision`, the first one at which it was seen, at the latest."""
 
     uid: str
-    created: str
     deleting: bool
     revision: int
 
@@ -82,7 +81,7 @@ class DefinitionCache(EventHandler):
         if obj.key.name == OF_RULES:
             known = self.of_rules
             revision = known.revision if known is not None and known.uid == obj.uid else obj.revision
-            self.of_rules = Definition(obj.uid, obj.created, obj.deleting, revision)
+            self.of_rules = Definition(obj.uid, obj.deleting, revision)
         elif obj.key.name == _OF_FEATURES:
             self._features_change(obj.deleting)
         if obj.key.name in self._ours:

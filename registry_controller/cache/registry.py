@@ -90,6 +90,8 @@ class Registry:
         self.deletions = RuleEvents(now_s=now_s)
         """The events that deleted rules of this cluster."""
         self.rules_went_s = -math.inf
+        self._rules_listed = 0
+        """The revision of the last complete list of rules."""
         self._ends_at_s: dict[str, float] = {}
         """When a deleted rule ends to act."""
         self._complete_at_s = math.inf
@@ -147,6 +149,8 @@ class Registry:
         if plural == meta.RULES.resource and self._complete_at_s == math.inf:
             self.rules_went_s = self._now_s()
             self._complete_at_s = self.rules_went_s + self._window_s
+        if plural == meta.RULES.resource:
+            self._rules_listed = revision
         listed = set()
         for manifest in manifests:
             listed.add(name := meta.metadata_of(manifest).get("name", ""))
@@ -159,6 +163,16 @@ class Registry:
             if name not in listed and (last == known.get(name, 0) or last <= revision):
                 self._drop(plural, name, last)
                 self._on_change(plural, name)
+
+    def rule_revision(self, name: str, *, uid: str) -> int:
+        """Return a revision at which a rule was here; 0 where it is not here, or another one of its name is.
+
+        It is the last that is known: the rule's own, or that of a list.
+        """
+        held = self.rules.get(name)
+        if held is None or meta.metadata_of(held.manifest).get("uid") != uid:
+            return 0
+        return max(self._known(meta.RULES.resource, name), self._rules_listed)
 
     def set_pruned(self, rule: str, paths: tuple[str, ...]) -> None:
         """Record which fields of a copied rule the local CRD does not know: such a rule does nothing (A8)."""

@@ -38,12 +38,15 @@ from registry_controller.core.status.cluster import read_missing_since
 
 
 class RuleID(NamedTuple):
-    """A rule at its owner. `uid` and `created` are empty where a provenance of an earlier version names it."""
+    """A rule at its owner. `uid` is empty where a provenance of an earlier version names it.
+
+    `definition` is the UID of the definition of rules with which it was here, as a copy of its names it.
+    """
 
     owner: ClusterUID
     name: str
     uid: str = ""
-    created: str = ""
+    definition: str = ""
 
 
 class MissingRules(NamedTuple):
@@ -121,7 +124,7 @@ class RuleDeletions:
         for stored in acting.values():
             provenance = stored.marks.provenance
             if provenance is not None:
-                yield RuleID(provenance.owner, provenance.key.name, provenance.uid, provenance.created)
+                yield RuleID(provenance.owner, provenance.key.name, provenance.uid)
 
     def _since(self, owner: ClusterUID) -> str:
         """Return since when rules of an owner are missing, as its Cluster here reports it; now, where they were not."""
@@ -151,6 +154,16 @@ class RuleDeletions:
     def evaluate_rule_of(self, provenance: Provenance) -> tuple[RulePresence, bool]:
         """Evaluate the rule that made a copy."""
         return self.evaluate(_made_by(provenance))
+
+    def definition_of(self, rule: str, uid: str) -> str:
+        """Return the UID of a definition of rules that was here together with a rule; empty where none is known.
+
+        The rule was here at a revision at which the definition was, or had been replaced: then it is not here any more,
+        and shows nothing. No clock is asked, because that of an API server may be set back.
+        """
+        found = self.definitions.of_rules if self.definitions is not None else None
+        revision = self._registry.rule_revision(rule, uid=uid)
+        return found.uid if found is not None and found.revision <= revision else ""
 
     def has_earlier(self, provenance: Provenance) -> bool:
         """Return whether the record of its owner names another rule of the name of the one that made a copy."""
@@ -242,7 +255,7 @@ class RuleDeletions:
         now_s, is_local = self._now_s(), rule.owner == self._local
         definition = self._find_definition(since_s=-math.inf) if is_local else None
         lasts = definition is not None and self._find_definition(since_s=self._registry.rules_went_s) is not None
-        is_younger = definition is not None and (not rule.uid or definition.created <= rule.created)
+        was_in_it = definition is not None and (not rule.uid or definition.uid == rule.definition)
         return RuleTraces(
             uid=rule.uid,
             is_local=is_local,
@@ -255,7 +268,7 @@ class RuleDeletions:
             recorded=frozenset(record.uid for record in self._records(rule.owner) if record.name == rule.name),
             is_allowed=self._is_allowed(rule.owner),
             defined_since=definition.revision if definition is not None else None,
-            is_younger=lasts and is_younger,
+            was_in_definition=lasts and was_in_it,
         )
 
     def _find_local(self, rule: RuleID) -> StoredAs:
@@ -287,4 +300,4 @@ class RuleDeletions:
 
 
 def _made_by(provenance: Provenance) -> RuleID:
-    return RuleID(provenance.rule_owner, provenance.rule, provenance.rule_uid, provenance.rule_created)
+    return RuleID(provenance.rule_owner, provenance.rule, provenance.rule_uid, provenance.rule_definition)
