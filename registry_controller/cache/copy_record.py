@@ -111,8 +111,8 @@ class CopyRecord:
         shared = (self.marks.owner, self.natural, (made_from.group, made_from.kind))
         if provenance is None:
             return CopyGroup(*shared, None, None, None, None)
-        made_by = (provenance.rule, provenance.rule_owner, provenance.rule_uid, provenance.rule_definition)
-        return CopyGroup(*shared, *made_by)
+        definition = provenance.rule_definition
+        return CopyGroup(*shared, provenance.rule, provenance.rule_owner, provenance.rule_uid, definition)
 
     def record_status(self, result: StatusStored) -> None:
         """Record the status of the copy; after our own status write, nothing else has changed."""

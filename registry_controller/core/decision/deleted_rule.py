@@ -2,7 +2,7 @@
 
 The owner of a rule is the cluster in which the rule was created. A rule was deleted if its owner's record names it, if
 its deletion was an event of a watch that was not interrupted since, or, in the owner itself, if the definition of rules
-that was there together with the rule, as a copy says, is still there. A rule that is lost with the definition, or by
+that was there together with the rule, as a copy shows, is still there. A rule that is lost with the definition, or by
 the restore of an etcd, was not deleted.
 
 Laws: while the owner is silent, nothing is known · a rule that was deleted a moment ago may be created again · a
