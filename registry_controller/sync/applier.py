@@ -189,7 +189,7 @@ class Applier:
         return held.rule_created if held is not None and held.rule_uid == hit.rule_uid else ""
 
     def _rule_definition(self, hit: Hit, held: Provenance | None) -> str:
-        """Return the UID of a definition that this store had together with the rule; else the one that the copy names."""
+        """Return the UID of a definition that was here together with the rule; else the one that the copy names."""
         found = self._definition_of(hit.rule, hit.rule_uid) if hit.rule_uid else ""
         return found or (held.rule_definition if held is not None and held.rule_uid == hit.rule_uid else "")
 
