@@ -198,7 +198,7 @@ class Daemon:
             updater=updater,
             relays=engine.relay_policy,
             rules=engine.registry.rules,
-            definition_of=engine.rule_deletions.definition_of,
+            definitions=engine.registry.rule_definitions.found,
         )
 
     async def run(self, watcher: KopfWatcher, ready: dict[str, str | None]) -> None:

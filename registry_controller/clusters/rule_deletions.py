@@ -155,16 +155,6 @@ class RuleDeletions:
         """Evaluate the rule that made a copy."""
         return self.evaluate(_made_by(provenance))
 
-    def definition_of(self, rule: str, uid: str) -> str:
-        """Return the UID of a definition of rules that was here together with a rule; empty where none is known.
-
-        The rule was here at a revision at which the definition was, or had been replaced: then it is not here any more,
-        and shows nothing. No clock is asked, because that of an API server may be set back.
-        """
-        found = self.definitions.of_rules if self.definitions is not None else None
-        revision = self._registry.rule_revision(rule, uid=uid)
-        return found.uid if found is not None and found.revision <= revision else ""
-
     def has_earlier(self, provenance: Provenance) -> bool:
         """Return whether the record of its owner names another rule of the name of the one that made a copy."""
         owner, peer = provenance.rule_owner, self._peers.get(provenance.rule_owner)

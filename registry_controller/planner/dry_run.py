@@ -183,7 +183,7 @@ class DryRun:
             updater=updater,
             relays=engine.relay_policy,
             rules=engine.registry.rules,
-            definition_of=engine.rule_deletions.definition_of,
+            definitions=engine.registry.rule_definitions.found,
         )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -46,8 +46,8 @@ _LARGE_AT_ONCE: Final = 2
 class Applier:
     """Carries out decisions, several at a time, each target once at a time.
 
-    `rules` are the names of those here. `definition_of` returns the UID of a definition of rules that was here together
-    with the rule of a name and UID; empty where none is known.
+    `rules` are the names of those here. `definitions` has the UID of a definition of rules that was here together with
+    a rule that is here, by the rule's name and UID.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Applier:
         updater: CopyUpdater,
         relays: RelayPolicy,
         rules: Container[str],
-        definition_of: Callable[[str, str], str],
+        definitions: Mapping[tuple[str, str], str],
     ) -> None:
         self._rules = rules
-        self._definition_of = definition_of
+        self._definitions = definitions
         self._copies = copies
         self._sources = sources
         self._updater = updater
@@ -190,8 +190,8 @@ class Applier:
 
     def _rule_definition(self, hit: Hit, held: Provenance | None) -> str:
         """Return the UID of a definition that was here together with the rule; else the one that the copy names."""
-        found = self._definition_of(hit.rule, hit.rule_uid) if hit.rule_uid else ""
-        return found or (held.rule_definition if held is not None and held.rule_uid == hit.rule_uid else "")
+        kept = held.rule_definition if held is not None and held.rule_uid == hit.rule_uid else ""
+        return self._definitions.get((hit.rule, hit.rule_uid), kept)
 
     def _losers_of(self, target: Target) -> tuple[str, ...]:
         _, record = self._copies.find(target)

@@ -183,34 +183,6 @@ def test_a_deletion_that_only_copies_at_its_home_show_is_recorded_once() -> None
     assert not stage.deletions.has_new_records
 
 
-@pytest.mark.parametrize(
-    ("uid", "revision", "listed", "known"),
-    [
-        ("uid", 10, 0, True),
-        ("uid", 2, 10, True),
-        ("uid", 9, 9, False),
-        ("another", 11, 11, False),
-    ],
-    ids=["written with it", "listed with it", "not seen since it came", "another rule of its name"],
-)
-def test_a_definition_was_here_with_a_rule_that_was_seen_since(
-    uid: str, revision: int, listed: int, known: bool
-) -> None:
-    """W3: the watch of rules may be behind, and the clock of the API server set back."""
-    stage = Stage()
-    info = {"name": "r", "uid": "uid"}
-    rule = {**rule_manifest("r"), "metadata": {**info, "resourceVersion": str(revision)}}
-    stage.held.apply("resourcesyncrules", "ADDED", rule)
-    if listed:
-        stage.held.replace("resourcesyncrules", [rule], revision=listed)
-    assert stage.deletions.definition_of("r", uid) == (DEFINITION.uid if known else "")
-    stage.defined.of_rules = None
-    assert not stage.deletions.definition_of("r", uid)
-    stage.defined.of_rules = DEFINITION
-    stage.held.apply("resourcesyncrules", "DELETED", {**rule, "metadata": {**info, "resourceVersion": "12"}})
-    assert not stage.deletions.definition_of("r", uid)
-
-
 def test_a_deletion_is_recorded_soon_and_once() -> None:
     stage = Stage()
     stage.delete_here(revision=11)

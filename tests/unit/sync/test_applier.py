@@ -93,7 +93,7 @@ class Bench:
             updater=updater,
             relays=relays,
             rules=self.rules,
-            definition_of=lambda rule, uid: self.definitions.get((rule, uid), ""),
+            definitions=self.definitions,
         )
 
     @property
