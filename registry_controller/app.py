@@ -198,6 +198,7 @@ class Daemon:
             updater=updater,
             relays=engine.relay_policy,
             rules=engine.registry.rules,
+            definitions=engine.registry.rule_definitions.found,
         )
 
     async def run(self, watcher: KopfWatcher, ready: dict[str, str | None]) -> None:

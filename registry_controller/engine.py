@@ -19,6 +19,7 @@ from registry_controller.api.meta import ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.caches import Caches
 from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.crds import Definition
 from registry_controller.cache.credentials import CredentialStore
 from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.members import Members, cluster_target, secret_target
@@ -288,6 +289,10 @@ class Engine:
     def on_kinds_changed(self) -> None:
         """Search the served kinds for orphans again."""
         self.orphans.on_kinds_changed()
+
+    def on_definition_of_rules(self, definition: Definition | None) -> None:
+        """Note the definition with which rules are here."""
+        self.registry.rule_definitions.on_definition(definition)
 
     def on_definition_of_rules_read(self) -> None:
         """Plan again: the read may show that rules were deleted."""

@@ -23,7 +23,7 @@ from registry_controller.api.meta import GVK, UID_LENGTH, ClusterUID, Manifest, 
 
 FORMAT: Final = 1
 
-_LENGTH: Final = 4096  # seven names of 253 characters, five of 64, and some shorter values
+_LENGTH: Final = 4096  # seven names of 253 characters, seven of 64, and some shorter values
 _LATER_LENGTH: Final = 64 * 1024
 _TIME_LENGTH: Final = 40
 
@@ -37,9 +37,9 @@ _OPTIONAL: Final = (
 )
 """Fields that are left out while they are empty, with their names in the annotation."""
 
-_NAMES: Final = frozenset(("format", "copy", "spec", "owner", "policy", "rule", "ruleOwner", "source")) | {
-    name for _, name in _OPTIONAL
-}
+_NAMES: Final = frozenset(
+    ("format", "copy", "spec", "owner", "policy", "rule", "ruleOwner", "ruleDefinition", "source")
+) | {name for _, name in _OPTIONAL}
 
 _NO_CLUSTER: Final = ClusterUID("")
 _NO_KIND: Final = GVK("", "", "")
@@ -55,6 +55,8 @@ class Provenance:
 
     - `rule_owner` is the cluster in which the rule was created. `rule_uid` and `rule_created` are the rule's
       UID and creationTimestamp there; empty in a provenance of an earlier version.
+    - `rule_definition` is the UID of a definition of rules that the cluster had together with the rule; only in the
+      cluster in which the rule was created, and empty where that is not known. In the annotation it names the rule.
     - `created` is the source's creationTimestamp. `revision` is the source's resourceVersion at the owner when the
       present content was written; 0 if unknown.
     - `inherited` is true if the annotation `resource-sync-disabled` came with the source.
@@ -85,6 +87,7 @@ class Provenance:
     overrides: str = ""
     rule_uid: str = ""
     rule_created: str = ""
+    rule_definition: str = ""
     left: tuple[str, ...] = ()
     cluster: ClusterUID = _NO_CLUSTER
     spec: str = ""
@@ -116,8 +119,8 @@ class Provenance:
     def same_origin(self, other: Provenance) -> bool:
         """Return whether nothing but the revision differs, which alone is not written.
 
-        Nor are fields of a later version, and neither is the name of the cluster, the UID of the rule, or a rule's
-        digest, where an earlier version has not written it.
+        Nor are fields of a later version, and neither is the name of the cluster, the UID of the rule, its
+        definition, or a rule's digest, where an earlier version has not written it.
         """
         if _NO_CLUSTER not in (self.cluster, other.cluster) and self.cluster != other.cluster:
             return False
@@ -128,7 +131,8 @@ class Provenance:
         return self._essence() == other._essence()
 
     def _essence(self) -> Provenance:
-        return replace(self, revision=0, cluster=_NO_CLUSTER, rule_uid="", rule_created="", spec="", unknown=())
+        present = replace(self, revision=0, cluster=_NO_CLUSTER, spec="", unknown=())
+        return replace(present, rule_uid="", rule_created="", rule_definition="")
 
 
 def encode(provenance: Provenance) -> str:
@@ -154,6 +158,8 @@ def encode(provenance: Provenance) -> str:
             "resourceVersion": str(provenance.revision),
         },
     }
+    if provenance.rule_definition:
+        content["ruleDefinition"] = {"uid": provenance.rule_definition, "ruleUID": provenance.rule_uid}
     if provenance.spec:
         content["spec"] = {"digest": provenance.spec, "resourceVersion": str(provenance.revision)}
     for field, name in _OPTIONAL:
@@ -202,6 +208,7 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
             overrides=found["overrides"] if isinstance(found.get("overrides"), str) else "",
             rule_uid=_optional_text(found, "ruleUID", most=UID_LENGTH),
             rule_created=_optional_text(found, "ruleCreationTimestamp", most=_TIME_LENGTH),
+            rule_definition=_definition_of(found) if "ruleDefinition" in found else "",
             left=tuple(text for text in found["left"] if isinstance(text, str)) if _has_list(found, "left") else (),
             cluster=cluster,
             spec=_spec_of(found, revision_text=_text(source, "resourceVersion")) if "spec" in found else "",
@@ -228,6 +235,17 @@ def _is_later(found: Mapping[str, Any]) -> bool:
 def _read_unknown(found: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return the fields that this version does not know, with their JSON text."""
     return tuple((name, orjson.dumps(found[name]).decode()) for name in sorted(found.keys() - _NAMES))
+
+
+def _definition_of(found: Mapping[str, Any]) -> str:
+    """Return the UID of the rule's definition; empty where it belongs to another rule than the rest.
+
+    A daemon of another version may have written the rest.
+    """
+    definition, rule_uid = found["ruleDefinition"], found.get("ruleUID")
+    if not isinstance(definition, Mapping) or not rule_uid or definition.get("ruleUID") != rule_uid:
+        return ""
+    return _optional_text(definition, "uid", most=UID_LENGTH)
 
 
 def _spec_of(found: Mapping[str, Any], *, revision_text: str) -> str:

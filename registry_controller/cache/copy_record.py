@@ -20,7 +20,8 @@ RuleAndOwner = tuple[str, ClusterUID]
 class CopyGroup(NamedTuple):
     """The facts by which changes of rules and members find the copies that they affect.
 
-    `source` is the group and kind that the copy was made from. `rule` and `rule_owner` are None without a provenance.
+    `source` is the group and kind that the copy was made from. `rule` and what follows are None without a provenance:
+    the rule that made it, as far as the provenance names it.
     """
 
     owner: ClusterUID | None
@@ -28,6 +29,8 @@ class CopyGroup(NamedTuple):
     source: tuple[str, str]
     rule: str | None
     rule_owner: ClusterUID | None
+    rule_uid: str | None
+    rule_definition: str | None
 
 
 @dataclass(slots=True)
@@ -105,8 +108,11 @@ class CopyRecord:
         """Return the group of this object of a kind."""
         source, provenance = self.source, self.marks.provenance
         made_from = kind if source is None else source[0]
-        rule = (None, None) if provenance is None else (provenance.rule, provenance.rule_owner)
-        return CopyGroup(self.marks.owner, self.natural, (made_from.group, made_from.kind), *rule)
+        shared = (self.marks.owner, self.natural, (made_from.group, made_from.kind))
+        if provenance is None:
+            return CopyGroup(*shared, None, None, None, None)
+        definition = provenance.rule_definition
+        return CopyGroup(*shared, provenance.rule, provenance.rule_owner, provenance.rule_uid, definition)
 
     def record_status(self, result: StatusStored) -> None:
         """Record the status of the copy; after our own status write, nothing else has changed."""

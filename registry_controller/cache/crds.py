@@ -42,7 +42,6 @@ class Definition(NamedTuple):
     """The local definition of rules. It exists since `revision`, the first one at which it was seen, at the latest."""
 
     uid: str
-    created: str
     deleting: bool
     revision: int
 
@@ -62,11 +61,18 @@ class DefinitionCache(EventHandler):
 
     `of_rules` is the definition of ResourceSyncRules; None while it is missing or not known yet. `lost_of_rules` are
     the fields of a rule that it drops. `read` is its last quorum read. `features_change` is called with whether the
-    definition of ClusterFeatures is being deleted, or is missing.
+    definition of ClusterFeatures is being deleted, or is missing, and `rules_change` with the definition of rules.
     """
 
-    def __init__(self, *, on_change: Callable[[], None], features_change: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        *,
+        on_change: Callable[[], None],
+        rules_change: Callable[[Definition | None], None],
+        features_change: Callable[[bool], None],
+    ) -> None:
         self._on_change = on_change
+        self._rules_change = rules_change
         self._features_change = features_change
         self._ours = read_bundled()
         self._complete = False
@@ -81,8 +87,10 @@ class DefinitionCache(EventHandler):
         self._known[obj.key] = obj.generation
         if obj.key.name == OF_RULES:
             known = self.of_rules
-            revision = known.revision if known is not None and known.uid == obj.uid else obj.revision
-            self.of_rules = Definition(obj.uid, obj.created, obj.deleting, revision)
+            is_same = known is not None and known.uid == obj.uid
+            revision = min(known.revision, obj.revision) if known is not None and is_same else obj.revision
+            self.of_rules = Definition(obj.uid, obj.deleting, revision)
+            self._rules_change(self.of_rules)
         elif obj.key.name == _OF_FEATURES:
             self._features_change(obj.deleting)
         if obj.key.name in self._ours:
@@ -96,6 +104,7 @@ class DefinitionCache(EventHandler):
         if key.name == OF_RULES:
             self.of_rules = None
             self.lost_of_rules = ()
+            self._rules_change(None)
         elif key.name == _OF_FEATURES:
             self._features_change(True)
         if self._known.pop(key, None) is not None:

@@ -26,6 +26,7 @@ from registry_controller.api.tombstone import (
 )
 from registry_controller.cache.crds import OF_RULES, read_bundled
 from registry_controller.cache.members import cluster_target
+from registry_controller.cache.rule_definitions import RuleDefinitions
 from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.cache.settled_clusters import SettledClusters
 from registry_controller.cache.stored_objects import OwnIdentity, StoredCluster, StoredRule
@@ -50,7 +51,7 @@ class Registry:
     `acting` holds, too, those that were deleted in the last `window_s` seconds of the clock `now_s`; of a copy that
     was altered here it holds the rule as its owner wrote it, where this daemon knows it. A rule that is not in `acting`
     is missing once `shows_missing_rules` is true: a window after the first complete list. `rules_went_s` is when a rule
-    was last found to be missing.
+    was last found to be missing. `rule_definitions` has the definition that was here together with each of `rules`.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Registry:
         self.deletions = RuleEvents(now_s=now_s)
         """The events that deleted rules of this cluster."""
         self.rules_went_s = -math.inf
+        self.rule_definitions = RuleDefinitions()
         self._ends_at_s: dict[str, float] = {}
         """When a deleted rule ends to act."""
         self._complete_at_s = math.inf
@@ -160,6 +162,8 @@ class Registry:
         if plural == meta.RULES.resource and self._complete_at_s == math.inf:
             self.rules_went_s = self._now_s()
             self._complete_at_s = self.rules_went_s + self._window_s
+        if plural == meta.RULES.resource:
+            self.rule_definitions.on_list(revision)
         listed = set()
         for manifest in manifests:
             listed.add(name := meta.metadata_of(manifest).get("name", ""))
@@ -246,6 +250,8 @@ class Registry:
             if not may_obey(manifest, marks):
                 verdict = RuleVerdict(False, NOT_AS_WRITTEN, NOT_AS_WRITTEN_MESSAGE)
             self.rules[name] = stored = StoredRule(rule, verdict, marks, manifest)
+            uid, revision = str(meta.metadata_of(manifest).get("uid", "")), self._known(plural, name)
+            self.rule_definitions.on_rule(name, uid=uid, revision=revision)
             if not self._goes_on(name, stored):
                 self.acting[name] = stored
             if self._ends_at_s.pop(name, None) is not None:
@@ -280,6 +286,7 @@ class Registry:
             self.clusters.pop(name, None)
         elif plural == meta.RULES.resource:
             self.rules_went_s = self._now_s()
+            self.rule_definitions.on_gone(name)
             if self.rules.pop(name, None) is not None:
                 self._ends_at_s[name] = self.rules_went_s + self._window_s
                 self.end_deleted_rules()

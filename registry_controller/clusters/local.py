@@ -14,7 +14,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVK
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.copy_index import CopyIndex
-from registry_controller.cache.crds import DEFINITION, DefinitionCache, DefinitionRead
+from registry_controller.cache.crds import DEFINITION, Definition, DefinitionCache, DefinitionRead
 from registry_controller.cache.credentials import CredentialStore
 from registry_controller.cache.namespaces import NamespaceCache
 from registry_controller.cache.replicas import Replicas
@@ -52,6 +52,9 @@ class LocalObserver(Protocol):
     def on_kinds_changed(self) -> None:
         """The kinds that the local API server serves may have changed."""
 
+    def on_definition_of_rules(self, definition: Definition | None) -> None:
+        """The definition of ResourceSyncRules is there, or is missing."""
+
     def on_definition_of_rules_read(self) -> None:
         """The definition of ResourceSyncRules was read from the quorum."""
 
@@ -81,6 +84,7 @@ class LocalCluster:
         self._credentials = credentials
         self.definitions = DefinitionCache(
             on_change=self._kinds_changed,
+            rules_change=observer.on_definition_of_rules,
             features_change=lambda is_going: observer.on_definition_of_features(is_going=is_going),
         )
         self._definition_reader = DefinitionReader(reader=reader, discovery=discovery, on_read=self._on_read)

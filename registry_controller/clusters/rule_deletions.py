@@ -38,12 +38,15 @@ from registry_controller.core.status.cluster import read_missing_since
 
 
 class RuleID(NamedTuple):
-    """A rule at its owner. `uid` and `created` are empty where a provenance of an earlier version names it."""
+    """A rule at its owner. `uid` is empty where a provenance of an earlier version names it.
+
+    `definition` is the UID of the definition of rules with which it was here, as a copy of its names it.
+    """
 
     owner: ClusterUID
     name: str
     uid: str = ""
-    created: str = ""
+    definition: str = ""
 
 
 class MissingRules(NamedTuple):
@@ -121,7 +124,7 @@ class RuleDeletions:
         for stored in acting.values():
             provenance = stored.marks.provenance
             if provenance is not None:
-                yield RuleID(provenance.owner, provenance.key.name, provenance.uid, provenance.created)
+                yield RuleID(provenance.owner, provenance.key.name, provenance.uid)
 
     def _since(self, owner: ClusterUID) -> str:
         """Return since when rules of an owner are missing, as its Cluster here reports it; now, where they were not."""
@@ -242,7 +245,7 @@ class RuleDeletions:
         now_s, is_local = self._now_s(), rule.owner == self._local
         definition = self._find_definition(since_s=-math.inf) if is_local else None
         lasts = definition is not None and self._find_definition(since_s=self._registry.rules_went_s) is not None
-        is_younger = definition is not None and (not rule.uid or definition.created <= rule.created)
+        was_in_it = definition is not None and (not rule.uid or definition.uid == rule.definition)
         return RuleTraces(
             uid=rule.uid,
             is_local=is_local,
@@ -255,7 +258,7 @@ class RuleDeletions:
             recorded=frozenset(record.uid for record in self._records(rule.owner) if record.name == rule.name),
             is_allowed=self._is_allowed(rule.owner),
             defined_since=definition.revision if definition is not None else None,
-            is_younger=lasts and is_younger,
+            was_in_definition=lasts and was_in_it,
         )
 
     def _find_local(self, rule: RuleID) -> StoredAs:
@@ -287,4 +290,4 @@ class RuleDeletions:
 
 
 def _made_by(provenance: Provenance) -> RuleID:
-    return RuleID(provenance.rule_owner, provenance.rule, provenance.rule_uid, provenance.rule_created)
+    return RuleID(provenance.rule_owner, provenance.rule, provenance.rule_uid, provenance.rule_definition)

@@ -69,7 +69,7 @@ class RuleStates:
         """Return the state of the rule that a copy of a rule was made from, at its owner; None for another copy."""
         if provenance is None or target[:2] != (meta.GROUP, meta.RULE.kind):
             return None
-        rule = RuleID(provenance.owner, provenance.key.name, provenance.uid, provenance.created)
+        rule = RuleID(provenance.owner, provenance.key.name, provenance.uid)
         presence, was_deleted = self._deletions.evaluate(rule)
         return evaluate_missing(presence, was_deleted=was_deleted)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -44,7 +44,11 @@ _LARGE_AT_ONCE: Final = 2
 
 
 class Applier:
-    """Carries out decisions, several at a time, each target once at a time. `rules` are the names of those here."""
+    """Carries out decisions, several at a time, each target once at a time.
+
+    `rules` are the names of those here. `definitions` has the UID of a definition of rules that was here together with
+    a rule that is here, by the rule's name and UID.
+    """
 
     def __init__(
         self,
@@ -54,8 +58,10 @@ class Applier:
         updater: CopyUpdater,
         relays: RelayPolicy,
         rules: Container[str],
+        definitions: Mapping[tuple[str, str], str],
     ) -> None:
         self._rules = rules
+        self._definitions = definitions
         self._copies = copies
         self._sources = sources
         self._updater = updater
@@ -144,6 +150,7 @@ class Applier:
         if claim.voice is Voice.INTERMEDIARY:
             theirs = offer.record.marks.provenance_of(claim.owner)
             uid, created, revision = (theirs.uid, theirs.created, theirs.revision) if theirs else ("", "", 0)
+        before = held.provenance if held is not None else None
         provenance = Provenance(
             owner=claim.owner,
             rule=claim.rule,
@@ -160,14 +167,15 @@ class Applier:
             adopted=state.membership is None and held is not None and held.by_go and held.owner == claim.owner,
             overrides=hit.overrides,
             rule_uid=hit.rule_uid,
-            rule_created=self._rule_created(hit, held.provenance if held is not None else None),
+            rule_created=self._rule_created(hit, before),
+            rule_definition=self._rule_definition(hit, before) if hit.rule_owner == state.local else "",
             left=digest_paths(copy.left) if copy.left else (),
             spec=digest_spec(copy.manifest) if target[:2] == _RULE and not copy.left else "",
         )
         marked = with_provenance(copy.manifest, provenance)
         digest = self._updater.digest(marked)  # without the fields of a later version, which are kept as they are
-        if held is not None and held.provenance is not None and held.provenance.unknown:
-            provenance = replace(provenance, unknown=held.provenance.unknown)
+        if before is not None and before.unknown:
+            provenance = replace(provenance, unknown=before.unknown)
             marked = with_provenance(copy.manifest, provenance)
         marks = Marks(claim.owner, provenance, sync_disabled=inherited, go_written=False)
         return DesiredCopy(target, copy.gvk, marked, digest, marks, copy.status, copy.left)
@@ -180,6 +188,11 @@ class Applier:
         if hit.rule in self._rules:
             return hit.rank[0].removeprefix("~") if hit.rule_uid else ""
         return held.rule_created if held is not None and held.rule_uid == hit.rule_uid else ""
+
+    def _rule_definition(self, hit: Hit, held: Provenance | None) -> str:
+        """Return the UID of a definition that was here together with the rule; else the one that the copy names."""
+        kept = held.rule_definition if held is not None and held.rule_uid == hit.rule_uid else ""
+        return self._definitions.get((hit.rule, hit.rule_uid), kept)
 
     def _losers_of(self, target: Target) -> tuple[str, ...]:
         _, record = self._copies.find(target)

@@ -138,7 +138,8 @@ class Copying(Facts):
     def decide_rule(self, found: Leavers, removals: list[Removal]) -> bool:
         """Decide about the copy of the rule, and keep the record of deleted rules; return whether one changed."""
         traces = self.traces(Rule(self.who, 0, is_copy=False))
-        recorded = {uid for uid, _ in self.mind.seen if is_to_record(traces._replace(uid=f"r{uid}", is_younger=False))}
+        others = traces._replace(was_in_definition=False)
+        recorded = {uid for uid, _ in self.mind.seen if is_to_record(others._replace(uid=f"r{uid}"))}
         recorded |= {
             made.uid
             for made in self.store.copies

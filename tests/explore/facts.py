@@ -126,7 +126,7 @@ class Facts:
             seen=[SeenDeletion(f"r{uid}", 2, seconds_of(age)) for uid, age in seen],
             recorded=frozenset(f"r{uid}" for uid in recorded),
             defined_since=1 if is_local else None,
-            is_younger=True,
+            was_in_definition=True,
         )
 
     def evaluate_rule(self, rule: Rule) -> tuple[RulePresence, bool]:

@@ -32,7 +32,7 @@ TRACES = st.builds(
     recorded=st.frozensets(UIDS),
     is_allowed=st.booleans(),
     defined_since=st.none() | st.integers(1, 9),
-    is_younger=st.booleans(),
+    was_in_definition=st.booleans(),
 )
 MEMBER = ClusterUID("b")
 PRESENT = st.frozensets(st.sampled_from(("", "1", "2", "3", None)))
@@ -83,7 +83,7 @@ def test_only_what_this_cluster_saw_or_holds_is_recorded(traces: RuleTraces) -> 
         since = traces.defined_since
         assert since is not None
         is_seen = any(one.uid == traces.uid and one.revision > since for one in traces.seen)
-        assert is_seen or (traces.is_local and traces.is_heard and traces.is_younger)
+        assert is_seen or (traces.is_local and traces.is_heard and traces.was_in_definition)
 
 
 @pytest.mark.clause("O6")

@@ -62,6 +62,21 @@ def test_fields_of_a_later_version_are_kept_and_are_no_difference(added: dict[st
     assert decode(encode(rewritten), of=COPY) == rewritten
 
 
+@given(st.sampled_from(("", "r", "s")), st.sampled_from(("", "r", "s")), st.text(max_size=70) | JSON)
+def test_a_definition_counts_for_the_rule_that_it_names(rule: str, named: str, definition: object) -> None:
+    """An earlier version keeps the field where it writes that another rule made the copy. W3."""
+    fields = {"ruleUID": rule} if rule else {}
+    found = decode(_with(**fields, ruleDefinition={"uid": definition, "ruleUID": named}), of=COPY)
+    assert found is not None
+    is_text = isinstance(definition, str) and len(definition) <= meta.UID_LENGTH
+    assert found.rule_definition == (definition if is_text and rule and rule == named else "")
+    assert found.same_origin(replace(MADE, rule_uid=rule))
+    assert decode(encode(found), of=COPY) == found
+    broken = decode(_with(**fields, ruleDefinition=definition), of=COPY)
+    assert broken is not None
+    assert broken.rule_definition == ""
+
+
 @given(LATER, ADDED, st.booleans(), st.sampled_from(["here", "owner", "third"]))
 def test_a_mark_of_a_later_format_proves_nothing(
     number: int, added: dict[str, Any], has_owner: bool, peer: str

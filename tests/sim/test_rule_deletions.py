@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -178,6 +179,90 @@ def test_a_rule_that_is_deleted_while_no_daemon_runs_is_gone() -> None:
         assert recorded(group["a"]) == {"r"}
         assert group["b"].find("ResourceSyncRule", "r") is None
         assert missing(group["b"], "a") is None
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
+@pytest.mark.parametrize("skew_s", [0.0, -86400.0], ids=["in the same second", "the clock was set back"])
+def test_a_definition_that_is_installed_again_while_no_daemon_runs_deletes_no_copy(skew_s: float) -> None:
+    """W3: by its time the new definition is not younger than the rules that went with the one before."""
+
+    async def scenario(group: SimGroup) -> None:
+        a = group["a"]
+        await synced(group)
+        a.kill()
+        if skew_s:
+            a.server.skew_s += skew_s
+        else:
+            created = datetime.fromisoformat(a.get("ResourceSyncRule", "r")["metadata"]["creationTimestamp"])
+            now = datetime.fromisoformat(a.create(config_map("now", {}))["metadata"]["creationTimestamp"])
+            a.server.skew_s += (created - now).total_seconds()
+        drop_definition(group, "a")
+        install_definition(group, "a")
+        a.start_again()
+        await group.settle()
+        assert not recorded(a)
+        assert [copies(group[name]) for name in "ab"] == [MANY, MANY]
+        a.create(delete_rule())
+        await group.settle()
+        for name in "ab":
+            group[name].kill()
+        a.delete("ResourceSyncRule", "r")
+        a.server.compact()
+        for name in "ab":
+            group[name].start_again()
+        await group.settle()
+        assert recorded(a) == {"r"}
+        assert [copies(group[name]) for name in "ab"] == [0, 0]
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
+def test_a_rule_that_is_deleted_while_no_daemon_runs_is_gone_whatever_the_clock_says() -> None:
+    """W3: a clock that was set back lets the definition look younger than the rule."""
+
+    async def scenario(group: SimGroup) -> None:
+        a = group["a"]
+        a.server.skew_s -= 86400.0
+        await synced(group)
+        a.server.change_served("ResourceSyncRule", served=True)  # its definition is applied again, and stays the same
+        await group.settle()
+        await a.restart()
+        await group.settle()
+        group["c"].create(config_map("late", {"a": "1"}, labels={"sync": "yes"}))
+        await group.settle()
+        a.kill()
+        a.delete("ResourceSyncRule", "r")
+        a.server.compact()
+        a.start_again()
+        await group.settle()
+        assert recorded(a) == {"r"}
+        assert [copies(group[name]) for name in "ab"] == [0, 0]
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
+def test_a_copy_that_was_made_before_the_definition_could_be_read_hides_no_deletion() -> None:
+    async def scenario(group: SimGroup) -> None:
+        a = group["a"]
+        await synced(group)
+        home = group.wire("a", "a")
+        home.unallowed = {"customresourcedefinitions"}
+        await a.restart()
+        group["c"].create(config_map("a-first", {"a": "1"}, labels={"sync": "yes"}))
+        await asyncio.sleep(10.0)
+        assert copies(a) == MANY + 1
+        a.kill()
+        home.unallowed = set()
+        a.delete("ResourceSyncRule", "r")
+        a.server.compact()
+        a.start_again()
+        await group.settle()
+        assert recorded(a) == {"r"}
+        assert [copies(group[name]) for name in "ab"] == [0, 0]
 
     simulate(scenario, n=3)
 

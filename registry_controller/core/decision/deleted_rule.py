@@ -2,8 +2,8 @@
 
 The owner of a rule is the cluster in which the rule was created. A rule was deleted if its owner's record names it, if
 its deletion was an event of a watch that was not interrupted since, or, in the owner itself, if the definition of rules
-is older than the rule and still there. A rule that is lost with the definition, or by the restore of an etcd, was not
-deleted.
+that was there together with the rule, as a copy shows, is still there. A rule that is lost with the definition, or by
+the restore of an etcd, was not deleted.
 
 Laws: while the owner is silent, nothing is known · a rule that was deleted a moment ago may be created again · a
 cluster records its own deletions, and no report of its members.
@@ -47,8 +47,9 @@ class RuleTraces(NamedTuple):
 
     The rest counts for a rule of the local cluster (`is_local`). There, `seen` has only the deletions after which the
     definition of rules was read from the quorum, and was there. `defined_since` is a revision since which the
-    definition is there; None while it is missing, unknown or being deleted. `is_younger` means that the rule is not
-    known to be older than the definition, which was read in this way after the last rule went.
+    definition is there; None while it is missing, unknown or being deleted. `was_in_definition` means that the rule was
+    here together with this definition, which was read in this way after the last rule went; it is True, too, for a rule
+    without a UID.
     """
 
     uid: str
@@ -59,7 +60,7 @@ class RuleTraces(NamedTuple):
     recorded: frozenset[str] = frozenset()
     is_allowed: bool = False
     defined_since: int | None = None
-    is_younger: bool = False
+    was_in_definition: bool = False
 
 
 def evaluate_traces(traces: RuleTraces, *, window_s: float) -> tuple[RulePresence, bool]:
@@ -99,7 +100,7 @@ def _was_seen_here(traces: RuleTraces) -> bool:
 
 def _is_proven_by_its_copies(traces: RuleTraces) -> bool:
     """Return whether a rule of this cluster that a copy here names was in this store, and is not any more."""
-    return traces.defined_since is not None and traces.is_younger
+    return traces.defined_since is not None and traces.was_in_definition
 
 
 def is_to_record(traces: RuleTraces) -> bool:

@@ -145,8 +145,9 @@ def test_the_longest_provenance_that_there_is_is_read() -> None:
     uid = ClusterUID("u" * 36)
     kind, created = GVK(name, label, label), "2026-01-01T00:00:00.000000+00:00"
     longest = Provenance(
-        uid, name, uid, "Delete", kind, ObjectKey(label, name), uid, created, 2**63 - 1, of, True, True, "x" * 12
-    )
+        uid, name, uid, "Delete", kind, ObjectKey(label, name), uid, created, 2**63 - 1, of, True, True, "x" * 12,
+        rule_uid=uid, rule_created=created, rule_definition=uid,
+    )  # fmt: skip
     assert decode(encode(longest), of=of) == longest
 
 

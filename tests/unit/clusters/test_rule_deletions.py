@@ -21,8 +21,8 @@ from tests.unit.clusters.builders import LOCAL, cluster_manifest, rule_manifest
 HOME = ClusterUID("id-b")
 WINDOW_S = 30.0
 TODAY = date(2026, 1, 31)
-DEFINITION = Definition("crd", "2026-01-01T00:00:00Z", deleting=False, revision=10)
-AFTER, BEFORE = "2026-01-02T00:00:00Z", "2025-12-31T00:00:00Z"
+DEFINITION = Definition("crd", deleting=False, revision=10)
+EARLIER = "earlier-crd"
 
 
 class Stage:
@@ -70,13 +70,13 @@ class Stage:
         manifest = deleted_rules_manifest(rules)
         self.held.apply("clusterfeatures", "ADDED", manifest)
 
-    def was_deleted(self, owner: ClusterUID, *, uid: str = "uid", created: str = BEFORE) -> bool:
-        presence, was_deleted = self.deletions.evaluate(RuleID(owner, "r", uid, created))
+    def was_deleted(self, owner: ClusterUID, *, uid: str = "uid", definition: str = EARLIER) -> bool:
+        presence, was_deleted = self.deletions.evaluate(RuleID(owner, "r", uid, definition))
         assert presence is RulePresence.MISSING
         return was_deleted
 
     def state(self, owner: ClusterUID = HOME) -> RulePresence:
-        return self.deletions.evaluate(RuleID(owner, "r", "uid", BEFORE))[0]
+        return self.deletions.evaluate(RuleID(owner, "r", "uid", EARLIER))[0]
 
 
 def test_after_a_start_nothing_is_missing_for_the_window() -> None:
@@ -86,34 +86,36 @@ def test_after_a_start_nothing_is_missing_for_the_window() -> None:
 
 
 @pytest.mark.parametrize(
-    ("uid", "created", "definition", "deleted"),
+    ("uid", "named", "definition", "deleted"),
     [
-        ("uid", AFTER, DEFINITION, True),
-        ("uid", BEFORE, DEFINITION, False),
-        ("uid", AFTER, DEFINITION._replace(deleting=True), False),
-        ("uid", AFTER, None, False),
+        ("uid", DEFINITION.uid, DEFINITION, True),
+        ("uid", EARLIER, DEFINITION, False),
+        ("uid", "", DEFINITION, False),
+        ("uid", DEFINITION.uid, DEFINITION._replace(deleting=True), False),
+        ("uid", DEFINITION.uid, None, False),
         ("", "", DEFINITION, True),
     ],
     ids=[
-        "born under the present definition",
-        "older than the definition",
+        "it was here with the present definition",
+        "it was here with another definition",
+        "no definition is known with which it was here",
         "the definition is going",
         "there is no definition",
         "a provenance of an earlier version",
     ],
 )
 def test_a_rule_that_a_copy_at_its_home_names_was_deleted_under_its_definition(
-    uid: str, created: str, definition: Definition | None, deleted: bool
+    uid: str, named: str, definition: Definition | None, deleted: bool
 ) -> None:
     stage = Stage()
     stage.defined.of_rules = definition
-    stage.absent = [RuleID(LOCAL, "r", uid, created)]
+    stage.absent = [RuleID(LOCAL, "r", uid, named)]
     stage.after(1.0)
     assert bool(stage.deletions.missing) != deleted
     if uid:  # it is recorded first: members obey the record
-        assert not stage.was_deleted(LOCAL, uid=uid, created=created)
+        assert not stage.was_deleted(LOCAL, uid=uid, definition=named)
         stage.record_here(*stage.deletions.new_records(today=TODAY))
-    assert stage.was_deleted(LOCAL, uid=uid, created=created) == deleted
+    assert stage.was_deleted(LOCAL, uid=uid, definition=named) == deleted
 
 
 @pytest.mark.parametrize(
@@ -144,11 +146,11 @@ def test_what_went_with_a_definition_whose_watch_is_behind_was_not_deleted(is_se
     stage.reads_as = reads_as
     stage.after(1.0)
     stage.delete_here(revision=11, is_seen=is_seen)
-    stage.absent = [] if is_seen else [RuleID(LOCAL, "r", "uid", AFTER)]
+    stage.absent = [] if is_seen else [RuleID(LOCAL, "r", "uid", DEFINITION.uid)]
     for _ in range(3):
         stage.after(WINDOW_S)
         assert not stage.deletions.has_new_records
-        assert not stage.was_deleted(LOCAL, created=BEFORE if is_seen else AFTER)
+        assert not stage.was_deleted(LOCAL, definition=EARLIER if is_seen else DEFINITION.uid)
         assert (LOCAL, "r") not in stage.deletions.shown()
 
 
@@ -158,7 +160,7 @@ def test_a_read_that_began_before_a_rule_went_shows_nothing(is_seen: bool) -> No
     stage.reads_as = None
     stage.after(1.0)
     stage.delete_here(revision=11, is_seen=is_seen)
-    stage.absent = [] if is_seen else [RuleID(LOCAL, "r", "uid", AFTER)]
+    stage.absent = [] if is_seen else [RuleID(LOCAL, "r", "uid", DEFINITION.uid)]
     stage.after(WINDOW_S)
     assert not stage.deletions.has_new_records
     stage.reads_as = DEFINITION.uid
@@ -170,13 +172,13 @@ def test_a_read_that_began_before_a_rule_went_shows_nothing(is_seen: bool) -> No
 def test_a_deletion_that_only_copies_at_its_home_show_is_recorded_once() -> None:
     """W3: the daemon of the home did not run. Copies whose deletion is halted may outlast the record."""
     stage = Stage()
-    stage.absent = [RuleID(LOCAL, "r", "uid", AFTER), RuleID(LOCAL, "older", "u0", BEFORE)]
+    stage.absent = [RuleID(LOCAL, "r", "uid", DEFINITION.uid), RuleID(LOCAL, "older", "u0", EARLIER)]
     stage.after(1.0)
     assert list(stage.deletions.new_records(today=TODAY)) == [DeletedRule("r", "uid", TODAY)]
     stage.record_here(DeletedRule("r", "uid", TODAY))
     assert not stage.deletions.has_new_records
     stage.held.apply("clusterfeatures", "DELETED", deleted_rules_manifest(()))
-    stage.absent = [RuleID(LOCAL, "r", "uid", AFTER)]
+    stage.absent = [RuleID(LOCAL, "r", "uid", DEFINITION.uid)]
     stage.after(1.0)
     assert not stage.deletions.has_new_records
 
@@ -270,7 +272,7 @@ def test_what_shows_a_deletion_changes_with_each_event_and_record() -> None:
 def test_missing_rules_are_kept_until_a_person_allows_it() -> None:
     stage = Stage()
     assert not stage.deletions.missing
-    stage.absent = [RuleID(HOME, "r", "uid", BEFORE)]
+    stage.absent = [RuleID(HOME, "r", "uid", EARLIER)]
     stage.after(1)
     missing = stage.deletions.missing[HOME]
     assert (missing.rules, missing.is_allowed) == ({"r"}, False)
@@ -295,6 +297,6 @@ def test_the_moment_is_read_from_the_status_after_a_restart() -> None:
     condition = {"type": "RulesMissing", "status": "True", "message": message}
     b = cluster_manifest("b", metadata={"resourceVersion": "5"}, status={"conditions": [condition]})
     stage.held.apply("clusters", "MODIFIED", b)
-    stage.absent = [RuleID(HOME, "r", "uid", BEFORE)]
+    stage.absent = [RuleID(HOME, "r", "uid", EARLIER)]
     stage.after(1)
     assert stage.deletions.missing[HOME].since == "2026-01-01T00:00:00Z"

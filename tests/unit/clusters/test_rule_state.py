@@ -69,7 +69,7 @@ def states(
     selection = RuleSelection(registry=registry, local=LOCAL)
     copies: Any = SimpleNamespace(all_caches=list)
     deletions = RuleDeletions(registry=registry, sources=sources, copies=copies, local=LOCAL)
-    definition = Definition("uid", "2026-01-01T00:00:00Z", deleting=False, revision=1)
+    definition = Definition("uid", deleting=False, revision=1)
     deletions.definitions = SimpleNamespace(of_rules=definition, read=DefinitionRead("uid", math.inf))
     deletions.update(peers)
     return RuleStates(registry=registry, selection=selection, deletions=deletions, local=LOCAL, peers=peers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, Manifest, ObjectKey, Target
+from registry_controller.api.provenance import Provenance
 from registry_controller.api.syncrule import read_rule
 from registry_controller.cache.source_index import Offer
 from registry_controller.cache.write_results import Rendered
@@ -62,6 +64,7 @@ class Bench:
         self.refusal: Reason | None = None
         self.is_connected = True
         self.rules = {hit.rule for hit in hits} or {"rule"}
+        self.definitions: dict[tuple[str, str], str] = {}
         self.at_peer = body(7)
         self.bodies = BodyCache()
         self.record: Any = SimpleNamespace(
@@ -84,7 +87,14 @@ class Bench:
         updater: Any = self
         relays: Any = self
         sources = SourceReader(bodies=self.bodies, connection=self.connection, evaluations=EvaluationLimiter())
-        self.applier = Applier(copies=copies, sources=sources, updater=updater, relays=relays, rules=self.rules)
+        self.applier = Applier(
+            copies=copies,
+            sources=sources,
+            updater=updater,
+            relays=relays,
+            rules=self.rules,
+            definitions=self.definitions,
+        )
 
     @property
     def claim(self) -> Claim:
@@ -181,6 +191,42 @@ async def test_a_rule_that_is_not_here_any_more_names_no_age_of_itself() -> None
         provenance = bench.written.pop().marks.provenance
         assert provenance is not None
         assert (provenance.rule_uid, provenance.rule_created) == ("rule-uid", created)
+
+
+async def test_a_copy_names_the_definition_with_which_its_rule_was_here() -> None:
+    """W3: it shows later that the rule was deleted. Nothing else changes for it, and it is kept while none is known."""
+    bench = Bench(hit("rule")._replace(rule_uid="rule-uid"))
+    bench.bodies.put(slot(), decode_object(body(7)))
+
+    async def write(**more: Any) -> Provenance:
+        bench.made_from = None
+        await bench.apply(Apply(bench.claim, Reason.UPDATE), **more)
+        provenance = bench.written.pop().marks.provenance
+        assert provenance is not None
+        return provenance
+
+    unknown = await write()
+    assert unknown.rule_definition == ""
+    bench.definitions["rule", "rule-uid"] = "crd"
+    known = await write()
+    assert known.rule_definition == "crd"
+    assert known.same_origin(unknown)
+    bench.definitions.clear()
+    bench.rules.clear()
+    here = HERE._replace(marks=replace(HERE.marks, provenance=known))
+    assert (await write(current=here)).rule_definition == "crd"
+    other = here._replace(marks=replace(HERE.marks, provenance=replace(known, rule_uid="another")))
+    assert (await write(current=other)).rule_definition == ""
+
+
+async def test_a_copy_names_no_definition_of_another_cluster() -> None:
+    bench = Bench(hit("rule")._replace(rule_uid="rule-uid", rule_owner=OWNER))
+    bench.definitions["rule", "rule-uid"] = "crd"
+    bench.bodies.put(slot(), decode_object(body(7)))
+    await bench.apply(Apply(bench.claim, Reason.CREATE))
+    provenance = bench.written.pop().marks.provenance
+    assert provenance is not None
+    assert provenance.rule_definition == ""
 
 
 async def test_a_body_that_gave_way_is_read_again_by_name() -> None:
