@@ -36,6 +36,7 @@ from registry_controller.clusters.rule_deletions import RuleDeletions
 from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.clusters.watch_plan import RuleChanges, WatchPlanner
+from registry_controller.core.decision.stored_spec import NOT_AS_WRITTEN
 from registry_controller.core.rules.policy import RulePolicy
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
@@ -291,8 +292,11 @@ class Engine:
         self.orphans.on_kinds_changed()
 
     def on_definition_of_rules(self, definition: Definition | None) -> None:
-        """Note the definition with which rules are here."""
+        """Note the definition with which rules are here; it may be why a rule is not as it was written."""
         self.registry.rule_definitions.on_definition(definition)
+        for name, stored in self.registry.rules.items():
+            if stored.verdict.reason == NOT_AS_WRITTEN:
+                self._observer.on_own_kind_changed(meta.RULES.resource, name)
 
     def on_definition_of_rules_read(self) -> None:
         """Plan again: the read may show that rules were deleted."""

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from registry_controller.api import meta
+from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.core.rules.schema import find_unknown_properties, get_schema
 from registry_controller.kube.object import PartialObject, decode_manifest
@@ -60,8 +61,9 @@ class DefinitionCache(EventHandler):
     """Watches CustomResourceDefinitions; calls `on_change` when the served kinds may have changed.
 
     `of_rules` is the definition of ResourceSyncRules; None while it is missing or not known yet. `lost_of_rules` are
-    the fields of a rule that it drops. `read` is its last quorum read. `features_change` is called with whether the
-    definition of ClusterFeatures is being deleted, or is missing, and `rules_change` with the definition of rules.
+    the fields of a rule that it drops. `read` is its last quorum read. `is_listed` is False until the definitions were
+    listed, or cannot be. `features_change` is called with whether the definition of ClusterFeatures is being deleted,
+    or is missing, and `rules_change` with the definition of rules.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class DefinitionCache(EventHandler):
         self._rules_change = rules_change
         self._features_change = features_change
         self._ours = read_bundled()
-        self._complete = False
+        self._complete = self.is_listed = False
         self.of_rules: Definition | None = None
         self.lost_of_rules: tuple[str, ...] = ()
         self.read = DefinitionRead()
@@ -113,10 +115,20 @@ class DefinitionCache(EventHandler):
     def on_synced(self, revision: int) -> None:
         """Record that the list is complete: later definitions are changes."""
         self._complete = True
+        self._note_listed()
+
+    def on_error(self, error: RegistryError) -> None:
+        """Do not wait for a list that may not come."""
+        self._note_listed()
 
     def on_recovered(self) -> None:
         """Report a change, because events may be missing."""
         self._on_change()
+
+    def _note_listed(self) -> None:
+        if not self.is_listed:
+            self.is_listed = True
+            self._rules_change(self.of_rules)
 
     def _compare(self, obj: PartialObject) -> None:
         name = obj.key.name

@@ -133,7 +133,12 @@ def test_a_rule_that_lost_a_field_does_nothing_before_and_after_a_restart(member
         assert "targetClusters" not in here.get("rsr", "lost")["spec"]
         here.daemon.restart()
         here.daemon.wait_ready(timeout_s=180)
-        steadily(lambda: reason() == "FieldsPruned" and not _uids(here, "configmaps", "field-lost"), for_s=10.0)
+
+        def does_nothing() -> bool:
+            assert (reason(), _uids(here, "configmaps", "field-lost")) == ("FieldsPruned", {})
+            return True
+
+        steadily(does_nothing, for_s=10.0)
     finally:
         _install(here, lambda properties: None)
 

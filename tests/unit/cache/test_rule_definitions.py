@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from registry_controller.api.errors import Forbidden
 from registry_controller.cache.crds import OF_RULES, Definition, DefinitionCache
 from registry_controller.cache.registry import Registry
 from registry_controller.kube.object import decode_object
@@ -100,3 +101,17 @@ def test_a_restored_definition_is_there_since_the_revision_that_it_has_now() -> 
     stage.define("crd", revision=20)
     assert stage.found == {("r", "uid"): "crd"}
     assert stage.definitions.of_rules == Definition("crd", deleting=False, revision=20)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_the_definitions_are_reported_once_when_they_are_known_or_cannot_be(is_refused: bool) -> None:
+    reported: list[Definition | None] = []
+    cache = DefinitionCache(on_change=lambda: None, rules_change=reported.append, features_change=lambda is_going: None)
+    assert not cache.is_listed
+    for _ in range(2):
+        if is_refused:
+            cache.on_error(Forbidden("list definitions: 403"))
+        else:
+            cache.on_synced(5)
+        assert cache.is_listed
+    assert reported == [None]

@@ -66,6 +66,7 @@ def report(
     limiter: FakeLimiter | None = None,
     is_idle: bool = True,
     lost: tuple[str, ...] = (),
+    is_listed: bool = True,
 ) -> RecordedStatuses:
     writer = RecordedStatuses()
     clusters = FakeClusters(resolved(), peers=peers, rules=held.active_rules(LOCAL))
@@ -77,7 +78,7 @@ def report(
         "copies": copies or FakeCopies(),
         "results": results or Results(on_change=lambda name: None),
         "deletion_limiter": limiter or FakeLimiter(),
-        "definitions": SimpleNamespace(lost_of_rules=lost),
+        "definitions": SimpleNamespace(lost_of_rules=lost, is_listed=is_listed),
         "writer": writer,
         "is_idle": lambda: is_idle,
     }
@@ -146,6 +147,11 @@ def test_a_rule_that_is_not_as_its_owner_wrote_it_is_not_accepted(lost: tuple[st
     found = condition(report(held, lost=lost), "Accepted")
     assert found[:2] == ("False", reason)
     assert ("spec.suspend" in found[2]) is bool(lost)
+
+
+def test_why_a_rule_is_not_as_its_owner_wrote_it_is_reported_once_the_definitions_are_known() -> None:
+    """A daemon that has just started would write another reason for a moment."""
+    assert report(registry(rules=[altered_rule()]), is_listed=False).wanted == {}
 
 
 def test_a_rule_of_another_cluster_that_the_policy_bars_is_unknown() -> None:
