@@ -362,6 +362,10 @@ class Engine:
         """Enqueue the relayed Clusters and Secrets."""
         self.enqueue.on_members_changed(frozenset())
 
+    def on_left(self) -> None:
+        """Search the copies that may go now."""
+        self.orphans.on_left()
+
     def on_tombstones_changed(self) -> None:
         """Report that tombstones are to be created or deleted here."""
         self._observer.on_records_changed()

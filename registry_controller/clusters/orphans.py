@@ -111,6 +111,12 @@ class OrphanFinder:
         if refused and what in self._found:
             self._found_more()
 
+    def on_left(self) -> None:
+        """Search the copies of the core rules again: this cluster has left, so they may go."""
+        for kind in (meta.CLUSTER, meta.SECRET, meta.RULE):
+            self._search((kind.group, kind.kind), kind)
+        self._found_more()
+
     async def find(self) -> NoReturn:
         """Search every kind that we may list here: in each period, and if it was not served, or was not listed."""
         searched: set[GVK] = set()

@@ -59,6 +59,9 @@ class TombstoneObserver(Protocol):
     def on_relays_changed(self) -> None:
         """The relayed Clusters and Secrets need new decisions: another peer's tombstones are known."""
 
+    def on_left(self) -> None:
+        """This cluster has left the group."""
+
     def on_tombstones_changed(self) -> None:
         """Tombstones are to be created or deleted here."""
 
@@ -122,6 +125,7 @@ class TombstoneTracker:
         if self.now.has_left != was.has_left:
             if self.now.has_left:
                 log.info("this cluster has left the group")
+                self._observer.on_left()
             else:
                 log.info("this cluster is a member again")
             changed |= self.now.known.keys()

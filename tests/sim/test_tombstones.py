@@ -13,7 +13,7 @@ from registry_controller.api.meta import ClusterUID
 from registry_controller.api.tombstone import Tombstone, tombstone_manifest
 from registry_controller.core.decision.tombstones import LASTS
 from tests.sim.cluster.clock import today, virtual_clocks
-from tests.sim.cluster.group import SimGroup, hand_over, simulate
+from tests.sim.cluster.group import SimGroup, carry_over, hand_over, simulate
 from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.cluster.transport import Fault, Wire
 from tests.sim.schedule.leaving import TRUST_S, declare, held, join_again, knows, leave, says, shared, stones
@@ -266,8 +266,8 @@ def test_who_slept_while_a_member_left_and_came_again_finds_it(seed: int) -> Non
         await asyncio.sleep(5.0)
         await b.restart()
         await asyncio.sleep(90.0)
-        hand_over(b, a)
-        hand_over(a, b)
+        carry_over(b, a)
+        carry_over(a, b)
         await asyncio.sleep(60.0)
         group.fail("c", Fault.NONE)
         for name in "ab":

@@ -166,6 +166,15 @@ def test_copies_that_stay_for_ever_are_not_watched_unless_their_rule_may_undo_th
         assert world.plan() == watched
 
 
+def test_the_copies_of_the_core_rules_are_searched_again_once_this_cluster_has_left() -> None:
+    """O6: the search came before the tombstone was known, and their policy is `Orphan`."""
+    world = World()
+    assert world.finder.with_kinds({}) == {}
+    world.finder.on_left()
+    assert world.plans == 1
+    assert world.finder.with_kinds({}) == dict.fromkeys((meta.CLUSTER, meta.SECRET, meta.RULE), frozenset({COPIES}))
+
+
 def test_copies_of_a_later_version_are_watched() -> None:
     """A11: they are left alone until that version writes them in this format."""
     world = World()

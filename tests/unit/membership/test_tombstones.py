@@ -36,13 +36,16 @@ class Observer:
 
     def __init__(self) -> None:
         self.members: list[ClusterUID] = []
-        self.relays = self.tombstones = 0
+        self.relays = self.tombstones = self.departures = 0
 
     def on_member_changed(self, member: ClusterUID) -> None:
         self.members.append(member)
 
     def on_relays_changed(self) -> None:
         self.relays += 1
+
+    def on_left(self) -> None:
+        self.departures += 1
 
     def on_tombstones_changed(self) -> None:
         self.tombstones += 1
@@ -301,10 +304,11 @@ def test_o6_this_clusters_own_tombstone_means_that_it_has_left() -> None:
         stage.tracker.update()
         assert stage.tracker.now.has_left
         assert stage.observer.members == [B]
-        assert stage.observer.tombstones == 1
+        assert (stage.observer.tombstones, stage.observer.departures) == (1, 1)
         stage.drop_stone(stone(LOCAL))
         stage.tracker.update()
         assert not stage.tracker.now.has_left
+        assert stage.observer.departures == 1
         assert stage.observer.members == [B, B]
 
     play(scenario)
