@@ -302,9 +302,10 @@ class Engine:
         """Plan again: the read may show that rules were deleted."""
         self.clusters.request_plan()
 
-    def on_definition_of_features(self, *, is_going: bool) -> None:
-        """Note whether features are deleted with their definition: that withdraws no tombstone."""
-        self.registry.note_definition_of_features(is_going=is_going)
+    def on_definition_of_features(self) -> None:
+        """Decide whether tombstones were deleted with the definition of features: that withdraws none."""
+        definitions = self.local_cluster.definitions
+        self.registry.prove_withdrawals(definitions.of_features, read=definitions.read_of_features)
 
     def on_orphans_found(self) -> None:
         """Plan again: more kinds are watched."""

@@ -26,7 +26,8 @@ log = get_logger(__name__)
 
 OF_RULES: Final = f"{meta.RULES.resource}.{meta.GROUP}"
 """The name of the definition of ResourceSyncRules."""
-_OF_FEATURES: Final = f"{meta.FEATURES.resource}.{meta.GROUP}"
+OF_FEATURES: Final = f"{meta.FEATURES.resource}.{meta.GROUP}"
+"""The name of the definition of ClusterFeatures."""
 DEFINITION: Final = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 
@@ -40,7 +41,7 @@ def read_bundled() -> Mapping[str, Mapping[str, Any]]:
 
 
 class Definition(NamedTuple):
-    """The local definition of rules. It exists since `revision`, the first one at which it was seen, at the latest."""
+    """A local definition. It exists since `revision`, the first one at which it was seen, at the latest."""
 
     uid: str
     deleting: bool
@@ -48,7 +49,7 @@ class Definition(NamedTuple):
 
 
 class DefinitionRead(NamedTuple):
-    """The UID of the definition of rules by a quorum read, empty while it is missing or being deleted.
+    """The UID of a definition by a quorum read, empty while it is missing or being deleted.
 
     `began_s` is the time at which the read began.
     """
@@ -60,10 +61,10 @@ class DefinitionRead(NamedTuple):
 class DefinitionCache(EventHandler):
     """Watches CustomResourceDefinitions; calls `on_change` when the served kinds may have changed.
 
-    `of_rules` is the definition of ResourceSyncRules; None while it is missing or not known yet. `lost_of_rules` are
-    the fields of a rule that it drops. `read` is its last quorum read. `is_listed` is False until the definitions were
-    listed, or cannot be. `features_change` is called with whether the definition of ClusterFeatures is being deleted,
-    or is missing, and `rules_change` with the definition of rules.
+    `of_rules` and `of_features` are the definitions of ResourceSyncRules and of ClusterFeatures; None while one is
+    missing or not known yet. `read` and `read_of_features` are their last quorum reads. `lost_of_rules` are the fields
+    of a rule that its definition drops. `is_listed` is False until the definitions were listed, or cannot be.
+    `rules_change` is called with the definition of rules, and `features_change` when that of ClusterFeatures changed.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class DefinitionCache(EventHandler):
         *,
         on_change: Callable[[], None],
         rules_change: Callable[[Definition | None], None],
-        features_change: Callable[[bool], None],
+        features_change: Callable[[], None],
     ) -> None:
         self._on_change = on_change
         self._rules_change = rules_change
@@ -79,8 +80,9 @@ class DefinitionCache(EventHandler):
         self._ours = read_bundled()
         self._complete = self.is_listed = False
         self.of_rules: Definition | None = None
+        self.of_features: Definition | None = None
         self.lost_of_rules: tuple[str, ...] = ()
-        self.read = DefinitionRead()
+        self.read = self.read_of_features = DefinitionRead()
         self._known: dict[ObjectKey, int] = {}
         self._logged: dict[str, tuple[str, ...]] = {}
 
@@ -88,13 +90,11 @@ class DefinitionCache(EventHandler):
         """Record a definition."""
         self._known[obj.key] = obj.generation
         if obj.key.name == OF_RULES:
-            known = self.of_rules
-            is_same = known is not None and known.uid == obj.uid
-            revision = min(known.revision, obj.revision) if known is not None and is_same else obj.revision
-            self.of_rules = Definition(obj.uid, obj.deleting, revision)
+            self.of_rules = _next_definition(self.of_rules, obj)
             self._rules_change(self.of_rules)
-        elif obj.key.name == _OF_FEATURES:
-            self._features_change(obj.deleting)
+        elif obj.key.name == OF_FEATURES:
+            self.of_features = _next_definition(self.of_features, obj)
+            self._features_change()
         if obj.key.name in self._ours:
             self._compare(obj)
         if self._complete:
@@ -107,8 +107,9 @@ class DefinitionCache(EventHandler):
             self.of_rules = None
             self.lost_of_rules = ()
             self._rules_change(None)
-        elif key.name == _OF_FEATURES:
-            self._features_change(True)
+        elif key.name == OF_FEATURES:
+            self.of_features = None
+            self._features_change()
         if self._known.pop(key, None) is not None:
             self._on_change()
 
@@ -145,3 +146,9 @@ class DefinitionCache(EventHandler):
                     crd=name,
                     fields=", ".join(lost),
                 )
+
+
+def _next_definition(known: Definition | None, obj: PartialObject) -> Definition:
+    is_same = known is not None and known.uid == obj.uid
+    revision = min(known.revision, obj.revision) if known is not None and is_same else obj.revision
+    return Definition(obj.uid, obj.deleting, revision)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from registry_controller.api import meta, names
 from registry_controller.api.cluster import Cluster, read_cluster
@@ -24,7 +24,7 @@ from registry_controller.api.tombstone import (
     is_own_tombstone,
     read_original_tombstone,
 )
-from registry_controller.cache.crds import OF_RULES, read_bundled
+from registry_controller.cache.crds import OF_RULES, Definition, DefinitionRead, read_bundled
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.rule_definitions import RuleDefinitions
 from registry_controller.cache.rule_events import RuleEvents
@@ -38,10 +38,16 @@ from registry_controller.core.rules.validation import RuleVerdict, read_and_vali
 
 _MOST_GONE: Final = 4096
 """Deleted objects whose last revision is kept. A late event is late by seconds, and the next list corrects it."""
-_WAVE_S: Final = 10.0
-"""The events of a definition that goes, and of the objects that go with it, come within this time of each other."""
 _MOST_DELETED: Final = 512
 """The deleted Clusters whose last state is kept."""
+
+
+class _DeletedTombstone(NamedTuple):
+    """A tombstone whose deletion was an event at a revision, and at a time of the registry's clock."""
+
+    manifest: Manifest
+    revision: int
+    at_s: float
 
 
 class Registry:
@@ -75,10 +81,9 @@ class Registry:
         Of several Clusters of one ID it is the one that was there first.
         """
         self.deleted_tombstones: dict[str, Tombstone] = {}
-        """The tombstones that were deleted here since the start, as an event showed, by name."""
-        self._tombstones_deleted_at_s: dict[str, float] = {}
-        self._are_features_going = False
-        self._features_went_at_s = -math.inf
+        """The tombstones that a client deleted here since the start, as an event and the definition showed, by name."""
+        self._unproven: dict[str, _DeletedTombstone] = {}
+        self.tombstones_went_s = -math.inf
         self._settled = SettledClusters(window_s=window_s, now_s=now_s, most=_MOST_DELETED)
         self._active: dict[str, tuple[StoredRule, ActiveRule | None]] = {}
         self._revisions: dict[tuple[str, str], int] = {}
@@ -123,7 +128,7 @@ class Registry:
         if kind == "DELETED":
             self._drop(plural, name, revision, last=manifest)
             if plural == meta.FEATURES.resource:
-                self._note_withdrawal(name, manifest)
+                self._note_withdrawal(name, manifest, revision)
             if plural == meta.RULES.resource:
                 self._note_deletion(name, manifest, revision)
         else:
@@ -199,7 +204,7 @@ class Registry:
         """Return whether the Cluster of the local cluster was here and is missing, but did not leave."""
         if local not in self.deleted_clusters or self.local_clusters(local):
             return False
-        found = self.features.values()
+        found = self.standing_features()
         return not any(is_own_tombstone(one, of=local) or is_later_tombstone(one, of=local) for one in found)
 
     def own_identity(self, local: ClusterUID) -> OwnIdentity | None:
@@ -301,32 +306,39 @@ class Registry:
         if meta.OWNER not in meta.annotations_of(manifest) and name not in names.CORE_RULES:
             self.deletions.on_delete(name, str(info.get("uid", "")), revision)
 
-    def _note_withdrawal(self, name: str, manifest: Manifest) -> None:
-        """Note the deletion of a tombstone, unless all features go, with their definition."""
-        now_s = self._now_s()
-        if self._are_features_going or now_s <= self._features_went_at_s + _WAVE_S:
-            return
-        if (stone := read_original_tombstone(manifest)) is not None:
-            self.deleted_tombstones[name], self._tombstones_deleted_at_s[name] = stone, now_s
-            if len(self.deleted_tombstones) > _MOST_GONE:
-                self._forget_withdrawal(next(iter(self.deleted_tombstones)))
+    def standing_features(self) -> Iterator[Manifest]:
+        """List the features here, and the tombstones that were deleted and may have gone with their definition."""
+        yield from self.features.values()
+        for found in self._unproven.values():
+            yield found.manifest
+
+    def _note_withdrawal(self, name: str, manifest: Manifest, revision: int) -> None:
+        """Note the deletion of a tombstone, which a read of the definition of features must prove."""
+        if read_original_tombstone(manifest) is not None:
+            self.tombstones_went_s = self._now_s()
+            self._unproven[name] = _DeletedTombstone(manifest, revision, self.tombstones_went_s)
+            if len(self._unproven) > _MOST_GONE:
+                del self._unproven[next(iter(self._unproven))]
 
     def _forget_withdrawal(self, name: str) -> None:
         self.deleted_tombstones.pop(name, None)
-        self._tombstones_deleted_at_s.pop(name, None)
+        self._unproven.pop(name, None)
 
-    def note_definition_of_features(self, *, is_going: bool) -> None:
-        """Note whether the definition of features is missing or goes.
+    def prove_withdrawals(self, definition: Definition | None, *, read: DefinitionRead) -> None:
+        """Decide which deleted tombstones a client deleted, and which went with the definition of features.
 
-        What goes with it was not withdrawn, also where that was received a moment before.
+        `definition` is as its watch shows it. Where the read shows another one, the watch is behind, and is waited for.
         """
-        self._are_features_going = is_going
-        if not is_going:
-            return
-        now_s = self._features_went_at_s = self._now_s()
-        went = [name for name, at_s in self._tombstones_deleted_at_s.items() if at_s >= now_s - _WAVE_S]
-        for name in went:
-            self._forget_withdrawal(name)
+        for name, found in list(self._unproven.items()):
+            is_behind = definition is None or definition.uid != read.uid
+            if read.began_s < found.at_s or (read.uid and is_behind):
+                continue
+            del self._unproven[name]
+            stone = read_original_tombstone(found.manifest)
+            if read.uid and definition is not None and found.revision > definition.revision and stone is not None:
+                self.deleted_tombstones[name] = stone
+                if len(self.deleted_tombstones) > _MOST_GONE:
+                    self._forget_withdrawal(next(iter(self.deleted_tombstones)))
             self._on_change(meta.FEATURES.resource, name)
 
     def _settle(self, cluster_id: ClusterUID) -> None:

@@ -1,8 +1,8 @@
-"""Reads the local definition of rules from the quorum after rules went.
+"""Reads a local definition from the quorum after objects of its kind went.
 
-The watch of definitions may be behind the watch of rules, by any time, so it does not show whether a rule went with the
-definition. The deletion of a definition is stored before the deletions of its objects, so a read that begins after a
-rule went shows it.
+The watch of definitions may be behind the watch of the kind, by any time, so it does not show whether an object went
+with the definition. The deletion of a definition is stored before the deletions of its objects, so a read that begins
+after an object went shows it.
 
 Law: an error shows nothing, and the definition is read again.
 """
@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import ObjectKey
 from registry_controller.api.selection import EVERYTHING
-from registry_controller.cache.crds import DEFINITION, OF_RULES, DefinitionRead
+from registry_controller.cache.crds import DEFINITION, DefinitionRead
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.listing import read_present
@@ -26,13 +26,14 @@ from registry_controller.watch.retry import RetryDelay
 
 log = get_logger(__name__)
 
-_KEY: Final = ObjectKey("", OF_RULES)
-
 
 class DefinitionReader:
-    """Reads the definition of rules at each request, and gives the result to `on_read`."""
+    """Reads the definition of this name at each request, and gives the result to `on_read`."""
 
-    def __init__(self, *, reader: Reader, discovery: Discovery, on_read: Callable[[DefinitionRead], None]) -> None:
+    def __init__(
+        self, name: str, *, reader: Reader, discovery: Discovery, on_read: Callable[[DefinitionRead], None]
+    ) -> None:
+        self._key = ObjectKey("", name)
         self._reader = reader
         self._discovery = discovery
         self._on_read = on_read
@@ -53,9 +54,9 @@ class DefinitionReader:
             began_s = asyncio.get_running_loop().time()
             try:
                 gvr = await self._discovery.resolve(DEFINITION)
-                _, found = await read_present(self._reader, gvr, EVERYTHING, kind=DEFINITION, key=_KEY)
+                _, found = await read_present(self._reader, gvr, EVERYTHING, kind=DEFINITION, key=self._key)
             except RegistryError as error:
-                log.debug("cannot read the definition of rules", error=str(error))
+                log.debug("cannot read a definition", crd=self._key.name, error=str(error))
                 await retry.wait_after(error)
                 continue
             retry.reset()

@@ -14,7 +14,14 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVK
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.copy_index import CopyIndex
-from registry_controller.cache.crds import DEFINITION, Definition, DefinitionCache, DefinitionRead
+from registry_controller.cache.crds import (
+    DEFINITION,
+    OF_FEATURES,
+    OF_RULES,
+    Definition,
+    DefinitionCache,
+    DefinitionRead,
+)
 from registry_controller.cache.credentials import CredentialStore
 from registry_controller.cache.namespaces import NamespaceCache
 from registry_controller.cache.replicas import Replicas
@@ -58,7 +65,7 @@ class LocalObserver(Protocol):
     def on_definition_of_rules_read(self) -> None:
         """The definition of ResourceSyncRules was read from the quorum."""
 
-    def on_definition_of_features(self, *, is_going: bool) -> None:
+    def on_definition_of_features(self) -> None:
         """The definition of ClusterFeatures is there, or is missing or goes."""
 
 
@@ -85,9 +92,14 @@ class LocalCluster:
         self.definitions = DefinitionCache(
             on_change=self._kinds_changed,
             rules_change=observer.on_definition_of_rules,
-            features_change=lambda is_going: observer.on_definition_of_features(is_going=is_going),
+            features_change=observer.on_definition_of_features,
         )
-        self._definition_reader = DefinitionReader(reader=reader, discovery=discovery, on_read=self._on_read)
+        self._rules_definition = DefinitionReader(
+            OF_RULES, reader=reader, discovery=discovery, on_read=self._on_rules_definition
+        )
+        self._features_definition = DefinitionReader(
+            OF_FEATURES, reader=reader, discovery=discovery, on_read=self._on_features_definition
+        )
         self._base: dict[_Watched, EventHandler] = {
             (meta.NAMESPACE, EVERYTHING): namespaces,
             (DEFINITION, EVERYTHING): self.definitions,
@@ -104,12 +116,14 @@ class LocalCluster:
             self._scope = scope
             for (kind, selection), sink in self._base.items():
                 self._follow("base", kind, selection, sink)
-            scope.create_task(self._definition_reader.run(), name="read the definition of rules")
+            scope.create_task(self._rules_definition.run(), name="read the definition of rules")
+            scope.create_task(self._features_definition.run(), name="read the definition of features")
             await asyncio.get_running_loop().create_future()
 
-    def read_definition_of_rules(self, *, since_s: float) -> None:
-        """Read the definition of rules from the quorum, unless that was done since a time of the loop."""
-        self._definition_reader.request(since_s)
+    def read_definitions(self, *, rules_since_s: float, features_since_s: float) -> None:
+        """Read the definitions of two kinds from the quorum, each unless that was done since a time of the loop."""
+        self._rules_definition.request(rules_since_s)
+        self._features_definition.request(features_since_s)
 
     def set_secret_namespaces(self, namespaces: Iterable[str]) -> None:
         """Watch the registry Secrets of these namespaces."""
@@ -163,9 +177,13 @@ class LocalCluster:
         if running is not None:
             running.task.cancel()
 
-    def _on_read(self, read: DefinitionRead) -> None:
+    def _on_rules_definition(self, read: DefinitionRead) -> None:
         self.definitions.read = read
         self._observer.on_definition_of_rules_read()
+
+    def _on_features_definition(self, read: DefinitionRead) -> None:
+        self.definitions.read_of_features = read
+        self._observer.on_definition_of_features()
 
     def _kinds_changed(self) -> None:
         self.discovery.invalidate()

@@ -103,7 +103,9 @@ class WatchPlanner:
     async def set_rules(self, peers: Mapping[ClusterUID, Peer]) -> None:
         """Set the rules of every peer, and watch the kinds that rules write."""
         self._registry.end_deleted_rules()
-        self._local_cluster.read_definition_of_rules(since_s=self._registry.rules_went_s)
+        self._local_cluster.read_definitions(
+            rules_since_s=self._registry.rules_went_s, features_since_s=self._registry.tombstones_went_s
+        )
         await self._selection.update(peers)
         self._deletions.update(peers)
         found = self._registry.active_rules(self._local)

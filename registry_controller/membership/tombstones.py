@@ -370,7 +370,7 @@ class TombstoneTracker:
 
     def _standing(self) -> Iterator[tuple[Manifest, Tombstone]]:
         """List the tombstones here that are no copies, with their objects."""
-        for manifest in self._registry.features.values():
+        for manifest in self._registry.standing_features():
             stone = read_original_tombstone(manifest)
             if stone is not None:
                 yield manifest, stone

@@ -101,6 +101,30 @@ def test_a_farewell_that_goes_with_the_definition_of_features_stands_again() -> 
     simulate(scenario, n=3)
 
 
+def test_a_farewell_goes_with_a_definition_whose_deletion_is_not_heard() -> None:
+    """The watch of definitions is behind, and the definition is away for longer than a moment."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share(group)
+        _, b, c = group.members
+        set_between_b_and_c(group, Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        bid_farewell(b)
+        await asyncio.sleep(60.0)
+        lost = stones(b)
+        group.wire("b", "b").stuck = frozenset({"customresourcedefinitions"})
+        lose_features(group, "b")
+        await asyncio.sleep(60.0)
+        group.wire("b", "b").stuck = frozenset()
+        await asyncio.sleep(60.0)
+        assert (stones(b), records(b), b.find("Cluster", "b")) == (lost, set(), None)
+        set_between_b_and_c(group, Fault.NONE)
+        await group.settle()
+        assert knows(c, "b") == (False, False)
+
+    simulate(scenario, n=3)
+
+
 def test_a_farewell_is_taken_back_by_an_act_that_is_kept() -> None:
     """It is deleted while the daemon runs, although a member still shows it; a restart changes nothing about that."""
 

@@ -93,7 +93,8 @@ class ApiServer:
             self.store.create(
                 _NAMESPACE, "", body, manager="kube-apiserver", uid=uid if namespace == "kube-system" else ""
             )
-        self.change_served("ResourceSyncRule", served=True)
+        for kind in ("ResourceSyncRule", "ClusterFeature"):
+            self.change_served(kind, served=True)
 
     @property
     def uid(self) -> str:

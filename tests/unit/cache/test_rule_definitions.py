@@ -24,7 +24,7 @@ class Stage:
         self.definitions = DefinitionCache(
             on_change=lambda: None,
             rules_change=self.registry.rule_definitions.on_definition,
-            features_change=lambda is_going: None,
+            features_change=lambda: None,
         )
         self.found = self.registry.rule_definitions.found
 
@@ -106,7 +106,7 @@ def test_a_restored_definition_is_there_since_the_revision_that_it_has_now() -> 
 @pytest.mark.parametrize("is_refused", [False, True])
 def test_the_definitions_are_reported_once_when_they_are_known_or_cannot_be(is_refused: bool) -> None:
     reported: list[Definition | None] = []
-    cache = DefinitionCache(on_change=lambda: None, rules_change=reported.append, features_change=lambda is_going: None)
+    cache = DefinitionCache(on_change=lambda: None, rules_change=reported.append, features_change=lambda: None)
     assert not cache.is_listed
     for _ in range(2):
         if is_refused:

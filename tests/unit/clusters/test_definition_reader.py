@@ -57,7 +57,7 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 @pytest.fixture
 async def reader(server: Server) -> AsyncIterator[DefinitionReader]:
     here: Any = server
-    made = DefinitionReader(reader=here, discovery=here, on_read=server.shown.append)
+    made = DefinitionReader(OF_RULES, reader=here, discovery=here, on_read=server.shown.append)
     async with asyncio.TaskGroup() as scope:
         task = scope.create_task(made.run())
         yield made

@@ -59,8 +59,8 @@ class Local:
     def set_kinds(self, kinds: Kinds) -> None:
         self.watched = kinds
 
-    def read_definition_of_rules(self, *, since_s: float) -> None:
-        self.reads_since_s = since_s
+    def read_definitions(self, *, rules_since_s: float, features_since_s: float) -> None:
+        self.reads_since_s = rules_since_s
 
     def set_secret_namespaces(self, namespaces: Iterable[str]) -> None:
         self.namespaces = list(namespaces)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import date, timedelta
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.feature import read_feature
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.provenance import Provenance, encode
 from registry_controller.api.tombstone import Tombstone, tombstone_manifest
+from registry_controller.cache.crds import Definition, DefinitionRead
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.ownership import read_marks
@@ -25,6 +29,7 @@ from tests.unit.clusters.builders import cluster_manifest
 LOCAL, B, C = ClusterUID("id-local"), ClusterUID("id-b"), ClusterUID("id-c")
 TODAY = date(2026, 5, 1)
 TRUST_S = 600
+DEFINITION = Definition("crd", deleting=False, revision=0)
 
 
 def stone(member: ClusterUID = B, membership: str = "m", by: ClusterUID = LOCAL, *, days: int = 80) -> Tombstone:
@@ -107,8 +112,11 @@ class Stage:
         for found in stones:
             self.apply("clusterfeatures", tombstone_manifest(found))
 
-    def drop_stone(self, found: Tombstone) -> None:
+    def drop_stone(self, found: Tombstone, *, reads: str | None = "crd") -> None:
+        """Delete a tombstone; `reads` is the definition of features that is read then, None for no answer."""
         self.apply("clusterfeatures", tombstone_manifest(found), "DELETED")
+        if reads is not None:
+            self.registry.prove_withdrawals(DEFINITION, read=DefinitionRead(reads, math.inf))
 
     def set_peer(self, name: str, *stones: Tombstone, is_alive: bool = True, is_listed: bool = True) -> None:
         features = tuple(read_feature(tombstone_manifest(found)) for found in stones) if is_listed else None
@@ -326,9 +334,12 @@ def test_o6_a_farewell_that_goes_with_the_definition_of_features_is_created_agai
         stage.tracker.update()
         assert stage.tracker.now.has_left
         assert not stage.tracker.list_missing()
-        stage.drop_stone(farewell())
         before = stage.observer.tombstones
-        stage.registry.note_definition_of_features(is_going=True)
+        stage.drop_stone(farewell(), reads=None)
+        stage.tracker.update()
+        assert stage.tracker.now.has_left, "nothing shows why it went"
+        assert not stage.tracker.list_missing()
+        stage.registry.prove_withdrawals(DEFINITION, read=DefinitionRead("", math.inf))
         stage.tracker.update()
         assert stage.observer.tombstones > before
         assert stage.tracker.has_lost_farewell()
@@ -376,3 +387,33 @@ def test_o6_a_farewell_of_an_earlier_membership_is_not_created_again() -> None:
         assert not stage.tracker.list_missing()
 
     play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("definition", "read", "is_decided", "is_withdrawn"),
+    [
+        (DEFINITION, DefinitionRead("crd", 9.0), False, False),
+        (DEFINITION, DefinitionRead("crd", 10.0), True, True),
+        (DEFINITION, DefinitionRead("", 10.0), True, False),
+        (None, DefinitionRead("", 10.0), True, False),
+        (None, DefinitionRead("crd", 10.0), False, False),
+        (DEFINITION, DefinitionRead("another", 10.0), False, False),
+        (Definition("crd", deleting=False, revision=9), DefinitionRead("crd", 10.0), True, False),
+    ],
+    ids=["before it", "there", "gone", "known to be gone", "not known yet", "the watch is behind", "made since"],
+)
+def test_o6_a_deleted_tombstone_is_withdrawn_if_its_definition_outlasted_it(
+    definition: Definition | None, read: DefinitionRead, is_decided: bool, is_withdrawn: bool
+) -> None:
+    """Until that is decided, it stands."""
+    changed: list[str] = []
+    registry = Registry(on_change=lambda plural, name: changed.append(name), now_s=lambda: 10.0)
+    manifest = tombstone_manifest(farewell())
+    manifest["metadata"]["resourceVersion"] = "5"
+    registry.apply("clusterfeatures", "ADDED", manifest)
+    registry.apply("clusterfeatures", "DELETED", manifest)
+    assert list(registry.standing_features()) == [manifest]
+    changed.clear()
+    registry.prove_withdrawals(definition, read=read)
+    assert (not list(registry.standing_features()), bool(changed)) == (is_decided, is_decided)
+    assert bool(registry.deleted_tombstones) is is_withdrawn
