@@ -54,7 +54,8 @@ MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.CLOSED: "CLOSED_KINDS or CLOSED_NAMESPACES does not let any rule write this here",
     Reason.OWNER_SILENT: "the owner does not answer; the copy stays until it does",
     Reason.OWNER_CLONED: "two API servers have its owner's ID, and it stays until one of their Clusters is deleted",
-    Reason.OWNER_NOT_HEARD: "the owner's objects are not all listed yet; the copy stays until they are",
+    Reason.OWNER_NOT_HEARD: "the owner's objects are not all listed yet, or another rule may want the copy; it stays "
+    "until that is known",
     Reason.NEEDS_PROOF: "the owner is to be asked by name whether the source is gone; the copy stays until it answers",
     Reason.NOT_EVALUATED: "the rule cannot be evaluated on the source any more; the copy stays until it can",
     Reason.STALE_SOURCE: "the source that was read is older than the copy; the owner is asked again",

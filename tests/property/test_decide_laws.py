@@ -98,6 +98,7 @@ def origins(membership: bool) -> st.SearchStrategy[Origin]:
         barrier=st.none() if membership else st.none() | st.sampled_from(Barrier),
         tracking=st.sampled_from(Tracking),
         offered_at=revisions,
+        others_synced=st.booleans(),
         rule_state=st.sampled_from(RuleState),
         deletes_unwanted=st.booleans(),
         move=st.sampled_from(Move),
@@ -287,6 +288,18 @@ def test_what_is_unwanted_goes_by_the_word_of_its_rule_and_its_live_owner(view: 
 
 
 @given(views())
+def test_what_one_rule_does_not_want_stays_while_another_may_want_it(view: TargetState) -> None:
+    """W3: only a source that is gone, or an owner that has left, ends the claims of all rules."""
+    view = view._replace(origin=view.origin._replace(others_synced=False))
+    decision, known = decide(view), decide(view._replace(origin=view.origin._replace(others_synced=True)))
+    if view.membership is None and (deletion := deletion_in(decision)) is not None:
+        assert deletion.reason in (Reason.SOURCE_DELETED, Reason.OWNER_LEFT)
+    if decision != known and not isinstance(decision, NeedsProof):
+        assert isinstance(decision, Hold)
+        assert decision.reason in (Reason.OWNER_NOT_HEARD, Reason.OWNER_SILENT)
+
+
+@given(views())
 def test_a_copy_that_moves_stays_until_its_new_copy_is_here(view: TargetState) -> None:
     """W3: whatever the policy says; it goes with its source, with its rule, or with its owner."""
     view = view._replace(origin=view.origin._replace(move=Move.WAITS))
@@ -308,7 +321,7 @@ def test_a_copy_stays_while_its_source_may_match_again(view: TargetState) -> Non
     assert deletion_in(decision) is None or deletion_in(decision) == deletion_in(at_once)
     if isinstance(decision, Hold) and decision.reason is Reason.MAY_MATCH_AGAIN:
         assert view.may_lose_match
-        assert not isinstance(at_once, Hold | NeedsProof)
+        assert not isinstance(at_once, Hold | NeedsProof) or not view.origin.others_synced
     elif not isinstance(decision, NeedsProof):
         assert decision == at_once
     if isinstance(decision, Delete):
@@ -632,6 +645,32 @@ def test_the_table(view: TargetState, kind: type, reason: Reason) -> None:
     """O1, O3, O5, O8, O9."""
     decision = decide(view)
     assert (type(decision), decision.reason) == (kind, reason)
+
+
+@pytest.mark.parametrize("policy", ["Orphan", "Delete"])
+@pytest.mark.parametrize("rival", [(), (_claim("b", created=NEWER),)])
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"rule_state": RuleState.GONE}, Reason.RULE_GONE),
+        ({"rule_state": RuleState.NOT_HERE}, Reason.NOT_FOR_THIS_CLUSTER),
+        ({"rule_state": RuleState.READS}, Reason.NO_LONGER_MATCHES),
+        ({"rule_state": RuleState.READS, "move": Move.DONE}, Reason.MOVED),
+    ],
+)
+def test_a_copy_goes_once_every_rule_is_known_not_to_want_it(
+    facts: dict[str, object], reason: Reason, rival: tuple[Claim, ...], policy: str
+) -> None:
+    """W3: until then no other source takes its place either; what stays in any case waits for nothing."""
+    deletes = policy == "Delete"
+    known = _view(*rival, current=_copy("a"), copied_from=SOURCE_A, tracking=Tracking.OFFERED, offered_at=3,
+                  deletes_unwanted=deletes, **facts)  # fmt: skip
+    goes = deletes or reason is Reason.MOVED
+    expected = (Apply, Reason.TAKE_OVER) if rival else (Delete, reason) if goes else (Skip, reason)
+    decision = decide(known)
+    assert (type(decision), decision.reason) == expected
+    waits = decide(known._replace(origin=known.origin._replace(others_synced=False)))
+    assert waits == (Hold(Reason.OWNER_NOT_HEARD, IDS[0]) if rival or goes else decision)
 
 
 @given(views())

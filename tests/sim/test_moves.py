@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
+from tests.sim.checks.expected_copies import marks_of
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.transport import Fault
@@ -227,5 +228,50 @@ def test_two_copies_that_swap_their_names_are_changed_where_they_are() -> None:
         assert {one["metadata"]["uid"] for one in found} == uids
         assert here.condition("ResourceSyncRule", "named", "Synced")["status"] == "True"
         assert not here.condition("ResourceSyncRule", "named", "HistoryRestored")
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("W3")
+@pytest.mark.parametrize("target", ["a", "b"])
+@pytest.mark.parametrize("edit", ["gives another name", "does not match"])
+def test_a_copy_stays_while_another_rule_may_want_it(edit: str, target: str) -> None:
+    """What a rule wants is not known while its `targetClusters` cannot be evaluated; then it has the copy, or none."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        owner.create(_source("1"))
+        here.create({"kind": "Cluster", "metadata": {"name": "again"}, "spec": here.get("Cluster", "a")["spec"]})
+        await group.settle()
+        here.create(_rule({}, "Delete"))
+        other = _rule({}, targetClusters={"names": [target]})
+        other["metadata"]["name"] = "other"
+        here.create(other)
+        await group.settle()
+        before = here.get("ConfigMap", OLD, namespace="default")
+        assert marks_of(before).provenance["rule"] == "named"
+        edited = here.get("ResourceSyncRule", "named")
+        if edit == "gives another name":
+            edited["spec"]["rules"][0]["mutations"] = _override("name", NEW)
+        else:
+            edited["spec"]["rules"][0]["match"] = [{"labels": [{"matchLabels": {"sync": "no"}}]}]
+        here.replace(edited)
+        await asyncio.sleep(120.0)
+        assert here.condition("ResourceSyncRule", "other", "Synced")["reason"] == "LocalClusterUnclear"
+        is_renamed = here.find("ConfigMap", NEW, namespace="default") is not None
+        assert is_renamed == (edit == "gives another name")
+        assert here.get("ConfigMap", OLD, namespace="default") == before
+        (entry,) = here.get("ResourceSyncRule", "named")["status"]["clusters"]
+        assert entry["held"] == 1
+        here.delete("Cluster", "again")
+        await asyncio.sleep(120.0)
+        found = here.find("ConfigMap", OLD, namespace="default")
+        if target == "b":
+            assert found is None
+        else:
+            assert found is not None
+            assert found["metadata"]["uid"] == before["metadata"]["uid"]
+            assert marks_of(found).provenance["rule"] == "other"
 
     simulate(scenario, n=2)

@@ -1,11 +1,11 @@
 """Decides about one target. Every other package prepares this pure function's input or carries out its result.
 
-Laws: the input is never changed, and the same input gives the same Decision · a native object is never touched, nor
-is one whose marks nothing binds, unless its owner offers it · no deletion without proof · no copy that moves goes
-before its new copy is here · no copy goes while its source may match again · no copy goes back to an older state of its
-owner · an object at a relay is not a source, except of membership · without an answer a copy is held, never deleted ·
-a copy that a later version of the daemon wrote is left as it is, except of membership · no object of a member whose ID
-has clones is written or deleted · a rule deletes nothing that it may not write here.
+Laws: the input is never changed, and the same input gives the same Decision · a native object is never touched, nor is
+one whose marks nothing binds, unless its owner offers it · no deletion without proof · no copy that moves goes before
+its new copy is here · no copy goes while its source may match again, or another rule may want it · no copy goes back to
+an older state of its owner · an object at a relay is not a source, except of membership · without an answer a copy is
+held, never deleted · a copy that a later version of the daemon wrote is left as it is, except of membership · no object
+of a member whose ID has clones is written or deleted · a rule deletes nothing that it may not write here.
 
 A Decision is Apply, Delete, Hold, Skip or NeedsProof, each with its reason; status, Events, metrics and logs read
 that value.
@@ -259,16 +259,15 @@ def _decide_without_claim(state: TargetState, current: CurrentCopy, offers: list
         if not isinstance(absence, Reason):
             return absence
         reason = absence
-    elif reason is not Reason.OWNER_LEFT and (owner not in state.alive or not state.origin.others_synced):
-        # another rule may want it
+    if not rivals and reason not in _ALWAYS and not state.origin.deletes_unwanted:
+        return Skip(reason, owner)
+    if reason not in _UNDER_ALL_RULES and (owner not in state.alive or not state.origin.others_synced):
         return Hold(Reason.OWNER_NOT_HEARD if owner in state.alive else Reason.OWNER_SILENT, owner)
     if rivals:
         return Apply(rivals[0], Reason.TAKE_OVER)
-    if reason in _ALWAYS or state.origin.deletes_unwanted:
-        is_order = reason is Reason.OWNER_LEFT and (state.has_left or owner in state.ordered)
-        is_anew = state.origin.is_anew or any(answer.is_anew for answer in state.proofs)
-        return Delete(current.uid, current.revision, reason, owner, is_order=is_order, is_anew=is_anew)
-    return Skip(reason, owner)
+    is_order = reason is Reason.OWNER_LEFT and (state.has_left or owner in state.ordered)
+    is_anew = state.origin.is_anew or any(answer.is_anew for answer in state.proofs)
+    return Delete(current.uid, current.revision, reason, owner, is_order=is_order, is_anew=is_anew)
 
 
 def _judge_unwanted(state: TargetState, owner: ClusterUID) -> Decision | Reason:
@@ -320,6 +319,8 @@ _UNWANTED = {
 }
 _ALWAYS = frozenset({Reason.SOURCE_DELETED, Reason.MOVED})
 """The deletions under both policies: the source is gone, or the copy of the new name is here."""
+_UNDER_ALL_RULES = frozenset({Reason.SOURCE_DELETED, Reason.OWNER_LEFT})
+"""The reasons for which no rule wants a copy. With any other one, another rule may want it still."""
 
 
 def _outranks(claim: Claim, marks: Marks) -> bool:
