@@ -16,7 +16,7 @@ from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.rule_deletions import RuleDeletions, RuleID
 from registry_controller.clusters.rule_selection import RuleSelection
-from registry_controller.core.decision.rule_state import Maker, RuleFacts, evaluate_missing, evaluate_rule
+from registry_controller.core.decision.rule_state import Maker, RuleFacts, evaluate_missing, evaluate_rule, is_unchosen
 from registry_controller.core.decision.state import RuleState
 from registry_controller.core.rules.policy import Barrier
 
@@ -44,6 +44,10 @@ class RuleStates:
         if provenance is None or not provenance.rule:
             return RuleState.SILENT
         return evaluate_rule(self._facts(provenance))
+
+    def is_unchosen(self, provenance: Provenance | None) -> bool:
+        """Return whether the rule that a copy's provenance names is here, and may or may not make the copy now."""
+        return provenance is not None and bool(provenance.rule) and is_unchosen(self._facts(provenance))
 
     def _facts(self, provenance: Provenance) -> RuleFacts:
         """Gather the facts about the rule that a copy's provenance names, towards the copy's owner."""

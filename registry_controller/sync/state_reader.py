@@ -17,7 +17,7 @@ from registry_controller.cache.source_index import Offer
 from registry_controller.cache.write_results import Rendered
 from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.clusters.rule_state import RuleStates
-from registry_controller.core.decision.decide import depends_on_origin
+from registry_controller.core.decision.decide import changes_rule, depends_on_origin
 from registry_controller.core.decision.ownership import (
     NATIVE,
     Binding,
@@ -130,7 +130,10 @@ class StateReader:
             state = state._replace(origin=origin)
             lost_match = self._lost_matches.observe(state)
             state = state._replace(origin=origin._replace(lost_match=lost_match))
-        elif self._lost_matches.held:
+            return state, offers
+        if record is not None and changes_rule(state):
+            state = state._replace(origin=self.origins.read_rule(state, record))
+        if self._lost_matches.held:
             self._lost_matches.forget(target)
         return state, offers
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry_controller.api.meta import ClusterUID, GroupKind
-from registry_controller.core.decision.rule_state import Maker, RuleFacts, RulePresence, evaluate_rule
+from registry_controller.core.decision.rule_state import Maker, RuleFacts, RulePresence, evaluate_rule, is_unchosen
 from registry_controller.core.decision.state import RuleState
 
 MAKERS = st.builds(
@@ -56,3 +56,13 @@ def test_a_rule_reads_from_an_owner_only_the_kind_that_it_names(facts: RuleFacts
         assert facts.reads_kind
     if facts.is_here and facts.acts and facts.selects_us and not facts.reads_kind:
         assert state is RuleState.OTHER_KIND
+
+
+@given(FACTS)
+def test_a_rule_is_unchosen_only_while_a_fact_about_it_is_unknown(facts: RuleFacts) -> None:
+    """W2: and each known answer ends that."""
+    if not is_unchosen(facts):
+        return
+    assert evaluate_rule(facts) is RuleState.SILENT
+    for selects_us, selects_owner in ((True, True), (True, False), (False, None)):
+        assert not is_unchosen(facts._replace(selects_us=selects_us, selects_owner=selects_owner))

@@ -111,6 +111,60 @@ def test_a_rule_that_comes_later_says_at_once_that_it_loses() -> None:
     simulate(scenario, n=2)
 
 
+@pytest.mark.clause("W2")
+@pytest.mark.parametrize("is_for_us", [True, False], ids=["it is", "it is not"])
+@pytest.mark.parametrize("asks_for", ["clusters", "features"])
+def test_no_younger_rule_takes_a_copy_while_its_own_rule_may_be_for_this_cluster(
+    asks_for: str, is_for_us: bool
+) -> None:
+    """W2: `targetClusters` cannot be evaluated, or the features of the owner are not read after a restart."""
+
+    def wants(label: str, by: str, **spec: Any) -> dict[str, Any]:
+        entry = {"match": [{"labels": [{"matchLabels": {label: "1"}}]}], "mutations": {"labels": {"add": {"by": by}}}}
+        made = rule(by, CONFIG_MAP, entry, **spec)
+        made["metadata"]["annotations"] = {SYNC_DISABLED: "true"}
+        return made
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner = group["a"], group["b"]
+        await group.join()
+        owner.create({"kind": "ClusterFeature", "metadata": {"name": "f"}, "spec": {"featureName": "f"}})
+        owner.create(config_map("one", {"a": "1"}, labels={"for-older": "1", "for-younger": "1"}))
+        chosen: dict[str, Any] = {"clusters": {"targetClusters": {"names": ["a"]}},
+                                  "features": {"clusterFeatureMatch": [{"featureName": "f"}]}}[asks_for]  # fmt: skip
+        here.create(wants("for-older", "older", **chosen), born="2025-01-01T00:00:00Z")
+        await group.settle()
+        here.create(wants("for-younger", "younger"), born="2025-01-02T00:00:00Z")
+        await group.settle()
+        copies: list[str] = []
+        here.server.store.listeners.append(
+            lambda change: (
+                copies.append(change.new["metadata"]["labels"]["by"])
+                if change.kind.kind == "ConfigMap" and change.new is not None
+                else None
+            )
+        )
+        if asks_for == "features":
+            owner.server.unreadable.add("ClusterFeature")
+            await here.restart()
+        else:
+            here.create({**here.get("Cluster", "a"), "metadata": {"name": "again"}})
+        await asyncio.sleep(100.0)
+        assert copies == []
+        if not is_for_us and asks_for == "features":
+            owner.delete("ClusterFeature", "f")
+        elif not is_for_us:
+            held = here.get("ResourceSyncRule", "older")
+            here.apply({**held, "spec": {**held["spec"], "targetClusters": {"names": ["b"]}}})
+        owner.server.unreadable.clear()
+        if asks_for == "clusters":
+            here.delete("Cluster", "again")
+        await group.settle()
+        assert copies == ([] if is_for_us else ["younger"])
+
+    simulate(scenario, n=2)
+
+
 @pytest.mark.parametrize("goes", ["deleted", "for others"])
 def test_a_copy_that_another_rule_wants_stays_the_same_object_when_its_rule_goes(goes: str) -> None:
     """W3, W2: whoever is asked afresh what it offers has not said yet that it offers nothing."""

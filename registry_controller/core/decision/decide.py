@@ -166,6 +166,8 @@ def _decide_by_owner(state: TargetState) -> Decision:
     held = _claim_behind(state, marks, offers)
     if held is None:
         return _judge_binding(state, current, offers) or _decide_without_claim(state, current, offers)
+    if state.origin.is_rule_pending:
+        return Hold(Reason.OWNER_NOT_HEARD, marks.owner)
     best = _best(offers, held, keeps=marks.by_go)
     return apply_over(state, current, best)
 
@@ -183,12 +185,24 @@ def depends_on_origin(state: TargetState) -> bool:
     marks = state.current.marks if state.current is not None else None
     if marks is None or not marks.is_copy:
         return False
-    if state.membership is not None:
-        return True
+    return state.membership is not None or _own_claim(state) is None
+
+
+def changes_rule(state: TargetState) -> bool:
+    """Report whether another rule than the one that made a copy claims its source."""
+    provenance = state.current.marks.provenance if state.current is not None else None
+    if provenance is None or state.membership is not None:
+        return False
+    claim = _own_claim(state)
+    return claim is not None and claim.rule != provenance.rule
+
+
+def _own_claim(state: TargetState) -> Claim | None:
+    """Return the claim of the source that a copy was made from; None without one that counts."""
     for claim in state.claims:
         if claim.barrier is None and claim.is_of(state.copied_from) and _counts(claim, state):
-            return False
-    return True
+            return claim
+    return None
 
 
 def _decide_new(state: TargetState, offers: list[Claim]) -> Decision:

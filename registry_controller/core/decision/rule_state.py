@@ -79,6 +79,13 @@ def evaluate_rule(facts: RuleFacts) -> RuleState:
     return RuleState.READS if facts.selects_owner else RuleState.UNSELECTED
 
 
+def is_unchosen(facts: RuleFacts) -> bool:
+    """Return whether a rule acts, and it is not known whether it makes copies here of the owner's objects."""
+    if not (facts.is_here and facts.acts and facts.reads_kind):
+        return False
+    return facts.selects_us is None or (facts.selects_us and facts.selects_owner is None)
+
+
 def evaluate_missing(presence: RulePresence, *, was_deleted: bool) -> RuleState:
     """Return the state of a rule that is not here."""
     if presence is not RulePresence.MISSING:

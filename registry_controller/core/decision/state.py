@@ -191,7 +191,9 @@ class Origin(NamedTuple):
     the source, and no answer that the source exists; `is_edited` that it brought the copy in step by other matches than
     the rule has now. `lost_match` is set while the rule's not matching the source is not to be obeyed yet. `is_anew`
     means that the source, or the feature that the rule asks for, is absent since its definition was installed again, or
-    since its owner has another history.
+    since its owner has another history. `is_rule_pending` means that the rule is here and may want the copy: it
+    is not known whether it is for this cluster and reads from the owner, or it has not evaluated the source yet. This
+    is read, too, where the claim of another rule stands.
     """
 
     rule: str = ""
@@ -208,6 +210,7 @@ class Origin(NamedTuple):
     is_edited: bool = False
     lost_match: LostMatch | None = None
     is_anew: bool = False
+    is_rule_pending: bool = False
 
     @property
     def lacks_match(self) -> bool:
