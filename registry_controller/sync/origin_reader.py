@@ -78,22 +78,27 @@ class OriginReader:
             saw_match=tracking is Tracking.ABSENT and still_matches is True,
             is_edited=still_matches is False,
             is_anew=source is not None and self._is_anew(caches, source, record, rule_state, tracking),
-            is_rule_pending=self._is_pending(caches, source, provenance),
+            is_rule_pending=self._is_pending(caches, source, provenance, rule_state),
         )
 
     def read_rule(self, state: TargetState, record: CopyRecord) -> Origin:
         """Read whether the rule that made a copy may want it still, although another rule claims its source."""
-        source = state.copied_from
+        source, provenance = state.copied_from, record.marks.provenance
         caches = () if source is None else self._sources.caches_of_kind(source.owner, source.kind)
-        return Origin(is_rule_pending=self._is_pending(caches, source, record.marks.provenance))
+        rule_state = self._rule_states.state(provenance)
+        return Origin(is_rule_pending=self._is_pending(caches, source, provenance, rule_state))
 
     def _is_pending(
-        self, caches: Iterable[SourceCache], source: SourceRef | None, provenance: Provenance | None
+        self,
+        caches: Iterable[SourceCache],
+        source: SourceRef | None,
+        provenance: Provenance | None,
+        rule_state: RuleState,
     ) -> bool:
         """Return whether the rule that made a copy may or may not make it now, because it has not seen the source."""
-        if provenance is not None and self._rule_states.is_unchosen(provenance):
-            return True
-        if source is None or provenance is None or self._rule_states.state(provenance) is not RuleState.READS:
+        if rule_state is RuleState.SILENT:
+            return self._rule_states.is_unchosen(provenance)
+        if source is None or provenance is None or rule_state is not RuleState.READS:
             return False
         reading = [cache for cache in caches if cache.has_rule(provenance.rule)]
         return not reading or not all(_was_evaluated(cache, source.key, (provenance.rule,)) for cache in reading)

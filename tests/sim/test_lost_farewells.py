@@ -77,7 +77,8 @@ def test_a_farewell_that_is_lost_while_the_daemon_is_down_comes_back_from_the_me
     simulate(scenario, n=3, seed=seed)
 
 
-def test_a_farewell_that_goes_with_the_definition_of_features_stands_again() -> None:
+@pytest.mark.parametrize("is_behind", [False, True], ids=["", "and its watch is behind"])
+def test_a_farewell_that_goes_with_the_definition_of_features_stands_again(is_behind: bool) -> None:
     """The member that did not read it before does then."""
 
     async def scenario(group: SimGroup) -> None:
@@ -90,37 +91,16 @@ def test_a_farewell_that_goes_with_the_definition_of_features_stands_again() -> 
         assert knows(a, "b") == (False, False)
         assert knows(b, "c")[0], "it does not answer"
         lost = stones(b)
+        group.wire("b", "b").stuck = frozenset({"customresourcedefinitions"} if is_behind else ())
         lose_features(group, "b")
         await asyncio.sleep(60.0)
+        group.wire("b", "b").stuck = frozenset()
+        await asyncio.sleep(60.0 if is_behind else 0.0)
         assert (stones(b), records(b), b.find("Cluster", "b")) == (lost, set(), None)
         set_between_b_and_c(group, Fault.NONE)
         await group.settle()
         assert knows(c, "b") == (False, False)
         assert held(c) == {"stays"}
-
-    simulate(scenario, n=3)
-
-
-def test_a_farewell_goes_with_a_definition_whose_deletion_is_not_heard() -> None:
-    """The watch of definitions is behind, and the definition is away for longer than a moment."""
-
-    async def scenario(group: SimGroup) -> None:
-        await share(group)
-        _, b, c = group.members
-        set_between_b_and_c(group, Fault.REFUSED)
-        await asyncio.sleep(60.0)
-        bid_farewell(b)
-        await asyncio.sleep(60.0)
-        lost = stones(b)
-        group.wire("b", "b").stuck = frozenset({"customresourcedefinitions"})
-        lose_features(group, "b")
-        await asyncio.sleep(60.0)
-        group.wire("b", "b").stuck = frozenset()
-        await asyncio.sleep(60.0)
-        assert (stones(b), records(b), b.find("Cluster", "b")) == (lost, set(), None)
-        set_between_b_and_c(group, Fault.NONE)
-        await group.settle()
-        assert knows(c, "b") == (False, False)
 
     simulate(scenario, n=3)
 
