@@ -35,6 +35,7 @@ class PeerObjects(abc.ABC):
         self._is_listed = False
         self._is_complete = False
         self._is_defined = True
+        self._is_going = False
 
     @property
     def is_current(self) -> bool:
@@ -58,10 +59,17 @@ class PeerObjects(abc.ABC):
         self._is_listed = self._is_complete = True
         self._changed()
 
-    def set_defined(self, *, is_defined: bool) -> None:
-        """Note whether the definition of the kind is known to be there after the last deletion."""
-        if is_defined != self._is_defined:
-            self._is_defined = is_defined
+    def on_definition(self, is_there: bool | None) -> None:
+        """Note whether a definition of the kind is there after the last deletion; None where nothing shows that.
+
+        After one that went, only a new list shows what is missing: the watch may still be of the former definition.
+        """
+        if is_there and self._is_going:
+            self.reset()
+        if is_there is not None:
+            self._is_going = not is_there
+        if bool(is_there) != self._is_defined:
+            self._is_defined = bool(is_there)
             self._changed()
 
     @abc.abstractmethod

@@ -1,7 +1,7 @@
 """The deletions of rules as events of a watch.
 
 Laws: an interrupted watch shows nothing: a rule that the next list lacks was not seen to be deleted · a rule that goes
-with the definition of rules is not deleted.
+with the definition of rules is not deleted, and the next definition confirms no deletion before it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class RuleEvents:
         self._changed = changed
         self._deleted = deleted
         self._confirmed_s = -math.inf
+        self._is_going = False
         self._deletions: dict[str, dict[str, RuleDeletion]] = {}
         self._count = 0
 
@@ -61,10 +62,14 @@ class RuleEvents:
         self._deleted()
         self._changed()
 
-    def confirm(self, until_s: float) -> None:
-        """Note that the definition of rules was there after all deletions until this time."""
-        self._confirmed_s = until_s
-        self._changed()
+    def on_definition(self, *, is_there: bool, until_s: float) -> None:
+        """Note whether a definition of rules is there, as discovery shows it after all deletions until this time."""
+        if self._is_going or not is_there:
+            self.interrupt()
+        self._is_going = not is_there
+        if is_there:
+            self._confirmed_s = until_s
+            self._changed()
 
     def is_confirmed(self, deletion: RuleDeletion) -> bool:
         """Return whether the definition of rules was seen to be there after a deletion."""
@@ -75,7 +80,7 @@ class RuleEvents:
         self._changed()
 
     def interrupt(self) -> None:
-        """Note that the watch was interrupted, or shows only a part of the rules."""
+        """Note that the watch was interrupted, shows only a part of the rules, or is of a definition that goes."""
         if self._deletions:
             self._deletions, self._count = {}, 0
             self._changed()

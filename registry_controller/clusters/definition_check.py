@@ -3,7 +3,8 @@
 A definition that is deleted takes its objects with it, and a finalizer may keep it for long. No client deleted those
 objects (W3).
 
-Law: a deletion counts only once the definition was seen to be there after it; no answer shows nothing.
+Laws: a deletion counts only once the definition was seen to be there after it · a definition that goes does not come
+back: the next one shows nothing about a deletion before it · no answer shows nothing.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ _LEAST_S: Final = 1.0
 class DefinitionCheck:
     """Reads discovery half a stabilization window after a deletion: by then it shows that the definition is going.
 
-    `on_answer` gets whether the definition is there, and the loop's time in seconds until which the answer covers
-    deletions. While the definition is being deleted, or nothing answers, the read is repeated.
+    `on_answer` gets whether a definition is there, None without an answer, and the loop's time in seconds until which
+    the answer covers deletions. While the definition is being deleted, or nothing answers, the read is repeated.
     """
 
-    def __init__(self, kind: GVK, *, window_s: float, on_answer: Callable[[bool, float], None]) -> None:
+    def __init__(self, kind: GVK, *, window_s: float, on_answer: Callable[[bool | None, float], None]) -> None:
         self._kind = kind
         self._pause_s = window_s / 2
         self._on_answer = on_answer
@@ -49,10 +50,10 @@ class DefinitionCheck:
             until_s = _now_s()
             await asyncio.sleep(self._pause_s)
             try:
-                is_there = await discovery.may_create(self._kind)
+                is_there: bool | None = await discovery.may_create(self._kind)
             except RegistryError as error:
                 log.debug("cannot read whether a definition is there", kind=str(self._kind), error=str(error))
-                is_there = False
+                is_there = None
             if is_there and self._deleted_s <= until_s:
                 self._is_due.clear()
             self._on_answer(is_there, until_s)

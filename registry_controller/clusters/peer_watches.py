@@ -65,8 +65,10 @@ class PeerWatches:
         observer: ServerObserver,
         window_s: float,
     ) -> None:
-        self._feature_check = DefinitionCheck(meta.FEATURE, window_s=window_s, on_answer=self._on_features_defined)
         self._rule_check = DefinitionCheck(meta.RULE, window_s=window_s, on_answer=self._on_rules_defined)
+        self._feature_check = DefinitionCheck(
+            meta.FEATURE, window_s=window_s, on_answer=lambda is_there, _: self.features.on_definition(is_there)
+        )
         self.features = PeerFeatures(changed=features_changed, deleted=self._feature_check.on_deleted)
         self.clusters = PeerClusters(cluster_id, members=members, changed=changed)
         self._taps: Mapping[GVK, PeerObjects] = {meta.FEATURE: self.features, meta.CLUSTER: self.clusters}
@@ -112,13 +114,10 @@ class PeerWatches:
     def _make_rule_events(self) -> RuleEvents:
         return RuleEvents(now_s=_now_s, changed=self._features_changed, deleted=self._rule_check.on_deleted)
 
-    def _on_features_defined(self, is_defined: bool, until_s: float) -> None:
-        self.features.set_defined(is_defined=is_defined)
-
-    def _on_rules_defined(self, is_defined: bool, until_s: float) -> None:
+    def _on_rules_defined(self, is_there: bool | None, until_s: float) -> None:
         cache = self._sources.cache_of(self._cluster_id, meta.RULE)
-        if is_defined and cache is not None and cache.rule_events is not None:
-            cache.rule_events.confirm(until_s)
+        if is_there is not None and cache is not None and cache.rule_events is not None:
+            cache.rule_events.on_definition(is_there=is_there, until_s=until_s)
 
     def start(self, scope: asyncio.TaskGroup, reader: Reader, discovery: Discovery, *, name: str) -> None:
         """Watch and list over this connection, in tasks of that scope, until `stop`."""

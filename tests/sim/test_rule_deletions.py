@@ -75,14 +75,14 @@ def delete_definition(group: SimGroup, name: str) -> None:
         member.delete("ResourceSyncRule", gone["metadata"]["name"])
 
 
-def remove_definition(group: SimGroup, name: str) -> None:
-    """Remove the definition of rules, and end the watches of rules that other members have there."""
+def remove_definition(group: SimGroup, name: str, *, cuts: bool = True) -> None:
+    """Remove the definition of rules, and end the watches of rules that other members have there, if `cuts`."""
     member, definition = group[name], f"{meta.RULES.resource}.{meta.GROUP}"
     found = member.get("CustomResourceDefinition", definition)
     member.replace({**found, "metadata": {"name": definition, "finalizers": []}})
     member.server.compact()
     for other in group.members:
-        if other is not member:
+        if cuts and other is not member:
             group.wire(other.name, name).cut()
 
 
@@ -98,15 +98,12 @@ def test_rules_go_with_a_definition_that_a_finalizer_keeps_for_long(loses_copy: 
     async def scenario(group: SimGroup) -> None:
         await synced(group)
         a, b = group["a"], group["b"]
-        a.server.change_served("ResourceSyncRule", served=True)
-        a.server.terminate("ResourceSyncRule")
-        for found in a.list("ResourceSyncRule"):
-            a.delete("ResourceSyncRule", found["metadata"]["name"])
+        delete_definition(group, "a")
         if loses_copy:
             b.delete("ResourceSyncRule", "r")
         await asyncio.sleep(5 * WINDOW_S)
         assert copies(b) == MANY
-        drop_definition(group, "a")
+        remove_definition(group, "a")
         await asyncio.sleep(WINDOW_S)
         install_definition(group, "a")
         a.create(delete_rule())
@@ -115,6 +112,31 @@ def test_rules_go_with_a_definition_that_a_finalizer_keeps_for_long(loses_copy: 
         a.delete("ResourceSyncRule", "r")
         await group.settle()
         assert copies(b) == 0
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
+@pytest.mark.parametrize("away_s", [0.3, WINDOW_S])
+def test_the_next_definition_of_rules_confirms_no_deletion_of_the_former_one(away_s: float) -> None:
+    """A member sees the next definition before it sees that its watch of rules ended with the former one."""
+
+    async def scenario(group: SimGroup) -> None:
+        await synced(group)
+        way = group.wire("b", "a")
+        delete_definition(group, "a")
+        await asyncio.sleep(2 * WINDOW_S)
+        way.stuck = frozenset({meta.RULES.resource})
+        remove_definition(group, "a", cuts=False)
+        await asyncio.sleep(away_s)
+        install_definition(group, "a")
+        await asyncio.sleep(2 * WINDOW_S)
+        assert copies(group["b"]) == MANY
+        way.stuck = frozenset()
+        way.cut()
+        await group.settle()
+        assert copies(group["b"]) == MANY
+        assert missing(group["b"], "a") is not None
 
     simulate(scenario, n=3)
 

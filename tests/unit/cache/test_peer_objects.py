@@ -46,9 +46,15 @@ def test_objects_stay_over_a_break_until_the_next_list_lacks_them() -> None:
         assert (names(tap), tap.is_current) == (["b"], False)
         tap.complete()
         assert (names(tap), tap.is_current) == (["b"], True)
-        tap.set_defined(is_defined=False)
+        tap.on_definition(None)
         assert not tap.is_current
-        tap.set_defined(is_defined=True)
+        tap.on_definition(True)
+        assert tap.is_current
+        tap.on_definition(False)
+        tap.on_definition(None)
+        tap.on_definition(True)
+        assert not tap.is_current, "the watch may be of the former definition"
+        tap.complete()
         assert tap.is_current
         assert told
         tap.remove(ObjectKey("", "b"))

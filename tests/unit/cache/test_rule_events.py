@@ -36,9 +36,23 @@ def test_a_deletion_is_confirmed_once_the_definition_was_there_after_it() -> Non
     assert told == ["deleted", "changed"] * 2
     first, second = events
     assert not events.is_confirmed(first)
-    events.confirm(1.0)
+    events.on_definition(is_there=True, until_s=1.0)
     assert (events.is_confirmed(first), events.is_confirmed(second)) == (True, False)
     assert told[4:] == ["changed"]
+
+
+def test_no_deletion_is_confirmed_after_the_definition_was_seen_to_go() -> None:
+    """W3: what the next definition shows is no answer about the rules of the former one."""
+    events = RuleEvents(now_s=lambda: 1.0)
+    events.on_delete("r", "uid", 10)
+    events.on_definition(is_there=False, until_s=2.0)
+    assert not list(events)
+    events.on_delete("late", "uid", 20)
+    events.on_definition(is_there=True, until_s=3.0)
+    assert not list(events)
+    events.on_delete("r", "next", 30)
+    events.on_definition(is_there=True, until_s=4.0)
+    assert [events.is_confirmed(deletion) for deletion in events] == [True]
 
 
 def test_the_earliest_deletions_are_forgotten_first() -> None:

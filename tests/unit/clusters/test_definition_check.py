@@ -19,11 +19,11 @@ class Stage:
     def __init__(self, *answers: bool | Exception) -> None:
         self.answers = list(answers)
         self.asked: list[float] = []
-        self.told: list[tuple[bool, float]] = []
+        self.told: list[tuple[bool | None, float]] = []
         self.check = DefinitionCheck(meta.RULE, window_s=2 * HALF_S, on_answer=self.note)
         self.task: asyncio.Task[Any] | None = None
 
-    def note(self, is_there: bool, until_s: float) -> None:
+    def note(self, is_there: bool | None, until_s: float) -> None:
         self.told.append((is_there, until_s - BEGIN_S))
 
     def connect(self) -> None:
@@ -67,7 +67,7 @@ def test_w3_the_question_is_repeated_while_the_definition_goes_or_nothing_answer
         stage.connect()
         stage.check.on_deleted()
         await asyncio.sleep(100.0)
-        assert [is_there for is_there, _ in stage.told] == [False, False, True]
+        assert [is_there for is_there, _ in stage.told] == [False, None, True]
         assert stage.told[-1][1] > 0.0
         await stage.disconnect()
 

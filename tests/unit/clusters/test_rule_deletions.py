@@ -230,9 +230,9 @@ def test_a_deletion_at_a_peer_counts_after_the_window_while_the_watch_goes_on() 
     stage.after(WINDOW_S)
     assert stage.state() is RulePresence.UNKNOWN, "the definition of rules may be going"
     assert (HOME, "r") not in stage.deletions.shown()
-    events.confirm(deleted_s - 1)
+    events.on_definition(is_there=True, until_s=deleted_s - 1)
     assert stage.state() is RulePresence.UNKNOWN
-    events.confirm(deleted_s)
+    events.on_definition(is_there=True, until_s=deleted_s)
     assert stage.was_deleted(HOME)
     assert stage.was_deleted(HOME, uid="earlier"), "a copy may lag behind"
     assert not stage.was_deleted(HOME, uid="another")
@@ -260,7 +260,7 @@ def test_what_shows_a_deletion_changes_with_each_event_and_record() -> None:
     stage.after(1)
     stage.rules.rule_events = events = RuleEvents(now_s=lambda: stage.now_s)
     events.on_delete("r", "uid", 5)
-    events.confirm(stage.now_s)
+    events.on_definition(is_there=True, until_s=stage.now_s)
     stage.after(WINDOW_S - 1)
     by_record = stage.deletions.shown()
     assert stage.state() is RulePresence.UNKNOWN

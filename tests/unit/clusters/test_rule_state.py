@@ -135,7 +135,7 @@ def cache(*, is_synced: bool = True, held: Marks | None = None, deleted: bool = 
     key, events = ObjectKey("", "r"), RuleEvents(now_s=lambda: 0.0)
     if deleted:
         events.on_delete("r", "uid-r", 5)
-        events.confirm(0.0)
+        events.on_definition(is_there=True, until_s=0.0)
     return SimpleNamespace(
         is_synced=is_synced,
         records={} if held is None else {key: SimpleNamespace(marks=held)},
