@@ -25,6 +25,7 @@ from tests.sim.checks.expected_copies import (
 from tests.sim.checks.history import Entry
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.habits import get
+from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.cluster.member import Member
 from tests.sim.schedule.tally import Tally
 from tests.sim.schedule.vocabulary import LEFT
@@ -198,12 +199,13 @@ def _place(entry: Entry, member: Member) -> tuple[object, ...]:
 
 
 def _has_other_copy(member: Member, copy: Manifest) -> bool:
-    """Say whether another copy of the same source is here."""
+    """Say whether another copy of the same source is here; a rule may have moved it to another kind."""
     marks, source = marks_of(copy), source_named_by(copy)
     return any(
         marks_of(other).owner == marks.owner and source_named_by(other) == source
-        for other in member.list(copy["kind"])
-        if key_of(other) != key_of(copy)
+        for kind in BY_KIND
+        for other in member.list(kind)
+        if (kind, key_of(other)) != (copy["kind"], key_of(copy))
     )
 
 
