@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,6 +77,7 @@ def _chosen(names: Sequence[str], *, everything: bool) -> list[Fault]:
 def _list() -> int:
     from tests.chaos.catalogue import FAULTS, TITLES
 
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the reader may stop early, as `head` does
     for number, title in TITLES.items():
         print(f"{number:2}  {title}")
         faults = [fault for fault in FAULTS.values() if fault.number == number]

@@ -55,12 +55,17 @@ def limit_deletions(dry_run: DryRun, planned: Sequence[PlannedResult], *, now: d
             halt = halt or Halt(meta.CLUSTER, cluster_name(registry, owner), "")
         if halt is not None:
             halts |= {origin: halt for origin in wanted if origin[1] == owner and origin not in halts}
-    return [_hold(result, halts.get(_get_limited_origin(result) or ("", ClusterUID("")))) for result in planned]
+    return [
+        _hold(result, halts.get(origin))
+        if (origin := _get_limited_origin(result)) is not None
+        else _hold(result, _find_repeated(registry, result) if percent else None)
+        for result in planned
+    ]
 
 
 def hold_halted_deletions(registry: Registry, planned: Sequence[PlannedResult]) -> Sequence[PlannedResult]:
     """Hold the planned deletions that the daemon's deletion limiter has halted already."""
-    return [_hold(result, _find_halt(registry, _get_limited_origin(result))) for result in planned]
+    return [_hold(result, _find_halt(registry, result)) for result in planned]
 
 
 def _halts(
@@ -80,10 +85,22 @@ def _halts(
     return verdict is LimitVerdict.HALT and percent > 0
 
 
-def _find_halt(registry: Registry, origin: RuleAndOwner | None) -> Halt | None:
+def _find_halt(registry: Registry, planned: PlannedResult) -> Halt | None:
+    origin = _get_limited_origin(planned)
     if origin is None:
-        return None
+        return _find_repeated(registry, planned)
     return stored_halt(registry, origin) or stored_owner_halt(registry, origin[1])
+
+
+def _find_repeated(registry: Registry, planned: PlannedResult) -> Halt | None:
+    """Return the halt of the owner of a copy whose rule is gone; None for any other result.
+
+    While that halt stands, the daemon takes the deletion of the rule for a second one, which counts for the owner.
+    """
+    decision = planned.result.decision
+    if planned.error is not None or not isinstance(decision, Delete) or decision.reason is not Reason.RULE_GONE:
+        return None
+    return None if decision.is_order else stored_owner_halt(registry, decision.owner)
 
 
 def _is_anew(planned: PlannedResult) -> bool:

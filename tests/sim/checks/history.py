@@ -56,6 +56,7 @@ class History:
         self.rebuilds: list[Rebuild] = []
         self.lost_rules: set[tuple[str, str]] = set()
         self._states: dict[tuple[str, str, ObjectKey], list[State]] = {}
+        self._made_s: dict[tuple[str, str, ObjectKey], float] = {}
         for member in members:
             for kind, key, found in _objects(member.server):
                 self._states[member.name, kind.kind, key] = [State(0.0, found)]
@@ -92,9 +93,10 @@ class History:
     def add(self, entry: Entry) -> None:
         """Note a change."""
         self.entries.append(entry)
-        change = entry.change
-        states = self._states.setdefault((entry.cluster, change.kind.kind, change.key), [State(0.0, None)])
-        states.append(State(entry.at, change.new))
+        change, place = entry.change, (entry.cluster, entry.change.kind.kind, entry.change.key)
+        self._states.setdefault(place, [State(0.0, None)]).append(State(entry.at, change.new))
+        if change.before is None:
+            self._made_s[place] = entry.at if entry.who == entry.cluster else 0.0
 
     def states(self, cluster: str, kind: str, key: ObjectKey) -> Sequence[State]:
         """List an object's states."""
@@ -120,12 +122,8 @@ class History:
                 return
 
     def made_at(self, cluster: str, kind: str, key: ObjectKey) -> float:
-        """Tell when the object that was there last was made."""
-        made_s = 0.0
-        for before, state in itertools.pairwise(self.states(cluster, kind, key)):
-            if before.manifest is None and state.manifest is not None:
-                made_s = state.at
-        return made_s
+        """Tell when a cluster's daemon made the object that was there last; the beginning, if somebody else did."""
+        return self._made_s.get((cluster, kind, key), 0.0)
 
     def revised_at(self, cluster: str, kind: str, key: ObjectKey, *, revision: str) -> float:
         """Tell when an object became what it was at a resourceVersion; the beginning, where it never was."""

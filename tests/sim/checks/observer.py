@@ -498,7 +498,7 @@ class Observer:
             return True
         if self._was_absent(entry, owner, kind, key, since_s=revised_s) or self._has_left(entry, owner):
             return True
-        since_s = self.history.made_at(entry.cluster, *place)
+        since_s = self.history.made_at(entry.cluster, *place)  # what somebody restored shows no knowledge of a daemon
         if entry.at - self._restored_s.get(entry.cluster, -WINDOW_S) < WINDOW_S:
             since_s = 0.0  # for a moment a daemon still knows what was lost
         for world in self._worlds(entry, since_s=since_s, owner=owner, kind=kind):

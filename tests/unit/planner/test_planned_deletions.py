@@ -109,6 +109,19 @@ def test_a_halt_of_an_owner_holds_few_deletions_too_in_plan_and_explain_alike(al
             assert "rule" not in row.message.replace("over all rules", "")
 
 
+@pytest.mark.parametrize(("is_order", "held"), [(False, True), (True, False)], ids=["its rule is gone", "it has left"])
+def test_a_halt_of_an_owner_holds_the_copies_of_a_deleted_rule_and_no_order(is_order: bool, held: bool) -> None:
+    """W4: while the owner's deletions are halted, a rule that is deleted counts as one that was deleted before."""
+    decision = Delete("u", 1, Reason.RULE_GONE, PEER, is_order=is_order)
+    planned_ones, known = [deletion(1, decision=decision)], registry(clusters=[halted_cluster()])
+    for results in (
+        limit_deletions(dry_run(present=100, held=known), planned_ones, now=NOW),
+        hold_halted_deletions(known, planned_ones),
+    ):
+        assert [is_held(result) for result in results] == [held]
+    assert not is_held(hold_halted_deletions(registry(), planned_ones)[0])
+
+
 def test_a_halt_that_a_plan_foresees_names_the_rule_and_no_moment() -> None:
     results = limit_deletions(dry_run(present=1000), [deletion(number) for number in range(101)], now=NOW)
     (row,) = build_rows(results[0], name_of=str)
