@@ -62,7 +62,7 @@ class PeerObjects(abc.ABC):
     def on_definition(self, is_there: bool | None) -> None:
         """Note whether a definition of the kind is there after the last deletion; None where nothing shows that.
 
-        After one that went, only a new list shows which objects are missing: the watch may still be of the former definition.
+        After one that went, only a new list shows which objects are missing: the watch may be of the former definition.
         """
         if is_there and self._is_going:
             self.reset()
