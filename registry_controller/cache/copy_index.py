@@ -9,7 +9,7 @@ from typing import Protocol
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.cache.copy_record import CopyRecord, RuleAndOwner
 from registry_controller.cache.local_cache import CopyObserver, LocalCache
-from registry_controller.core.decision.ownership import Binding
+from registry_controller.core.decision.marks import Binding
 from registry_controller.watch.body_cache import BodyCache
 
 _Source = tuple[ClusterUID, str, str, ObjectKey]

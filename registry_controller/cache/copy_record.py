@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
 from registry_controller.cache.write_results import StatusStored
-from registry_controller.core.decision.ownership import Binding, Marks
+from registry_controller.core.decision.marks import Binding, Marks
 from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder
 
 HERE = ClusterUID("")

@@ -11,7 +11,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidKubeconfig, ProtocolError, RegistryError
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.cache.members import secret_target
-from registry_controller.core.decision.ownership import read_marks
+from registry_controller.core.decision.marks import read_marks
 from registry_controller.kube.kubeconfig import Credentials, read_secret
 from registry_controller.kube.object import PartialObject, decode_manifest
 from registry_controller.watch.event_handler import EventHandler

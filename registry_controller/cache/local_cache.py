@@ -28,7 +28,7 @@ from registry_controller.cache.write_results import (
     Unchanged,
     WriteResult,
 )
-from registry_controller.core.decision.ownership import is_membership, read_birth, read_marks
+from registry_controller.core.decision.marks import is_membership, read_birth, read_marks
 from registry_controller.kube.object import PartialObject, decode_manifest
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 from registry_controller.watch.stream import SelectionStream

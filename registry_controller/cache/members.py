@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, ClusterType
 from registry_controller.api.meta import ClusterUID, ObjectKey, Target
 from registry_controller.api.tombstone import fits_in_tombstone
-from registry_controller.core.decision.ownership import Marks, natural_of_secret, read_marks
+from registry_controller.core.decision.marks import Marks, natural_of_secret, read_marks
 
 OnChange = Callable[[Target], None]
 Naming = tuple[ClusterUID, ObjectKey | None]

@@ -30,7 +30,7 @@ from registry_controller.cache.rule_definitions import RuleDefinitions
 from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.cache.settled_clusters import SettledClusters
 from registry_controller.cache.stored_objects import OwnIdentity, StoredCluster, StoredRule
-from registry_controller.core.decision.ownership import read_marks
+from registry_controller.core.decision.marks import read_marks
 from registry_controller.core.decision.stored_spec import NOT_AS_WRITTEN, NOT_AS_WRITTEN_MESSAGE, goes_on, may_obey
 from registry_controller.core.rules.active import ActiveRule
 from registry_controller.core.rules.policy import BarredRule, RulePolicy

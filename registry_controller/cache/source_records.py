@@ -17,7 +17,7 @@ from registry_controller.cache.key_groups import KeyGroups
 from registry_controller.cache.peer_objects import spec_cluster_id
 from registry_controller.cache.rule_evaluator import EvaluationUsage, RuleEvaluator
 from registry_controller.cache.shared_watches import SharedWatches
-from registry_controller.core.decision.ownership import (
+from registry_controller.core.decision.marks import (
     NATIVE,
     Marks,
     is_at_home,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from registry_controller.api.cluster import Cluster
 from registry_controller.api.meta import ClusterUID, GroupKind, Manifest
 from registry_controller.api.syncrule import SyncRule
-from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.decision.marks import Marks
 from registry_controller.core.decision.rule_state import Maker
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import BarredRule, RulePolicy, TargetPolicy

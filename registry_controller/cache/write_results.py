@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.decision.marks import Marks
 from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder
 from registry_controller.kube.object import PartialObject
 

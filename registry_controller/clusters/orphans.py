@@ -23,7 +23,7 @@ from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import LocalCache
 from registry_controller.core.backoff import backoff_s
-from registry_controller.core.decision.ownership import Binding, Marks, read_marks
+from registry_controller.core.decision.marks import Binding, Marks, read_marks
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.listing import list_objects

@@ -32,7 +32,7 @@ from registry_controller.core.decision.deleted_rule import (
     evaluate_traces,
     is_to_record,
 )
-from registry_controller.core.decision.ownership import is_at_home
+from registry_controller.core.decision.marks import is_at_home
 from registry_controller.core.decision.rule_state import RulePresence
 from registry_controller.core.status.cluster import read_missing_since
 

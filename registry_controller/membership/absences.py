@@ -17,7 +17,7 @@ from registry_controller.api.selection import EVERYTHING
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.clusters.peer import Peer
-from registry_controller.core.decision.departure import (
+from registry_controller.core.decision.absence import (
     Absence,
     OwnClusterFacts,
     lasts_from_s,

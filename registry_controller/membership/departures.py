@@ -19,7 +19,7 @@ from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.copy_record import HERE, CopyRecord
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.core.decision.decision import Decision
-from registry_controller.core.decision.departure import left_after
+from registry_controller.core.decision.membership import left_after
 from registry_controller.core.decision.state import TargetState, is_container
 from registry_controller.membership.absences import Absences
 from registry_controller.report.logs import get_logger

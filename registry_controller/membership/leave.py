@@ -27,7 +27,7 @@ from registry_controller.api.tombstone import (
     tombstone_manifest,
 )
 from registry_controller.cache.members import cluster_target, membership_marked, secret_target
-from registry_controller.core.decision.ownership import Marks, read_marks
+from registry_controller.core.decision.marks import Marks, read_marks
 from registry_controller.core.decision.tombstones import LASTS
 from registry_controller.core.status.cluster import MISSING_FOR_LONG, OWN_CLUSTER_MISSING
 from registry_controller.local.client import LocalClient, age

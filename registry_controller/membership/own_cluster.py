@@ -19,7 +19,7 @@ from registry_controller.cache.registry import Registry
 from registry_controller.clusters.dialer import PROBE_TIMEOUT_S
 from registry_controller.clusters.peer import Peer
 from registry_controller.core.decision.lost_cluster import named_secret
-from registry_controller.core.decision.ownership import read_marks
+from registry_controller.core.decision.marks import read_marks
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials, read_secret
 from registry_controller.kube.listing import list_objects

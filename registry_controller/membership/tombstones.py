@@ -1,4 +1,4 @@
-"""Collects the tombstones here and at live members: they record which members have left.
+"""Collects the tombstones here and at live members; `core/decision/tombstones.py` decides which members have left.
 
 Laws: all tombstones are evaluated again with every plan · nothing is written in here: the local controller reads which
 tombstones to create and which to delete.
@@ -33,9 +33,9 @@ from registry_controller.cache.stored_objects import StoredCluster
 from registry_controller.clusters.liveness import SilenceTimer
 from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.watch_plan import differing
-from registry_controller.core.decision.farewell import FarewellFacts, find_lost_farewell
+from registry_controller.core.decision.marks import Marks, read_marks
 from registry_controller.core.decision.met_memberships import MetMemberships, note_memberships
-from registry_controller.core.decision.ownership import Marks, read_marks
+from registry_controller.core.decision.own_tombstone import FarewellFacts, find_lost_farewell
 from registry_controller.core.decision.tombstones import STAYS, Leavers, MembershipFacts, Memberships, leavers
 from registry_controller.membership.absences import Absences
 from registry_controller.membership.departures import Departures

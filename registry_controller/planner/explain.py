@@ -14,7 +14,7 @@ from registry_controller.api.errors import NotFound, NotServed, RegistryError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decision import Reason
-from registry_controller.core.decision.ownership import Marks, is_membership, read_marks
+from registry_controller.core.decision.marks import Marks, is_membership, read_marks
 from registry_controller.core.decision.state import SourceRef
 from registry_controller.engine import Engine
 from registry_controller.kube.object import PartialObject, decode_object

@@ -18,7 +18,7 @@ from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.api.names import CORE_RULES
 from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.core.decision.decision import Apply, Hold, Reason, Skip, owner_of
-from registry_controller.core.decision.ownership import Voice
+from registry_controller.core.decision.marks import Voice
 from registry_controller.core.decision.state import SourceRef, TargetState
 from registry_controller.core.mutation.left_fields import format_path
 from registry_controller.core.rules.mismatch import Mismatch, find_feature_mismatch, get_target_mismatch

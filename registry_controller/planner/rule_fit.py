@@ -16,7 +16,7 @@ from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import GVK, Target
 from registry_controller.api.names import CORE_RULES
 from registry_controller.cache.stored_objects import StoredRule
-from registry_controller.core.decision.ownership import is_made_by_controller, is_membership, read_marks
+from registry_controller.core.decision.marks import is_made_by_controller, is_membership, read_marks
 from registry_controller.core.decision.state import SourceRef
 from registry_controller.core.rules.mismatch import find_feature_mismatch, find_mismatch
 from registry_controller.engine import Engine

@@ -1,4 +1,4 @@
-"""Computes the status of each ResourceSyncRule from the caches and the results.
+"""Gathers the facts for the status of each ResourceSyncRule; `core/status/rule.py` computes it.
 
 Law: a status reports the Decisions that Events, metrics and logs report.
 """

@@ -20,7 +20,7 @@ from registry_controller.cache.source_index import Offer
 from registry_controller.cache.write_results import Rendered
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decision import Apply, Delete, Hold, NeedsProof, Reason, Skip
-from registry_controller.core.decision.ownership import Marks, Voice
+from registry_controller.core.decision.marks import Marks, Voice
 from registry_controller.core.decision.state import Claim, TargetState
 from registry_controller.core.decision.stored_spec import digest_spec
 from registry_controller.core.mutation.left_fields import digest_paths

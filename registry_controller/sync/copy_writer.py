@@ -1,8 +1,8 @@
 """Sends the writes of copies: compares a copy with the wanted state, and creates, replaces or deletes it.
 
-Laws: a copy in step costs no write, however the API server spells it · after a restart a difference is put to a dry
-run · the watch event of our own write changes nothing · a write carries the uid and the
-resourceVersion that the Decision was taken on.
+Laws: the daemon writes objects that come from members nowhere else · a copy in step costs no write, however the API
+server spells it · after a restart a difference is put to a dry run · the watch event of our own write changes nothing ·
+a write carries the uid and the resourceVersion that the Decision was taken on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from registry_controller.cache.copy_record import HERE, CopyRecord
 from registry_controller.cache.interner import Interner
 from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.write_results import InSync, StatusStored, Stored
-from registry_controller.core.decision.ownership import read_marks
+from registry_controller.core.decision.marks import read_marks
 from registry_controller.core.diff.drift import NOTHING_LEFT, Left, carry_over, compare, compare_and_merge
 from registry_controller.core.diff.managed_fields import read_owners
 from registry_controller.core.diff.question import NextStep, judge_difference

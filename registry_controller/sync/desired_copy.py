@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from registry_controller.api.meta import GVK, Manifest, Target
-from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.decision.marks import Marks
 from registry_controller.core.mutation.left_fields import LeftPath
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from registry_controller.api.meta import Target
-from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.decision.marks import Marks
 
 _MOST: Final = 10_000
 RUN_WHEN_MADE: Final = frozenset((("", "Pod"), ("cert-manager.io", "CertificateRequest")))

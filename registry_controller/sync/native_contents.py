@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import NotFound, NotServed, RegistryError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, GroupKind, ObjectKey, Target
 from registry_controller.api.selection import Selection
-from registry_controller.core.decision.ownership import is_made_by_controller, read_marks
+from registry_controller.core.decision.marks import is_made_by_controller, read_marks
 from registry_controller.core.decision.state import CUSTOM_RESOURCE_DEFINITION
 from registry_controller.core.rules.matching import is_made_by_kubernetes
 from registry_controller.kube.connect import Reader

@@ -18,7 +18,7 @@ from registry_controller.cache.source_index import SourceIndex
 from registry_controller.cache.source_records import SourceRecord
 from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.clusters.rule_state import RuleStates
-from registry_controller.core.decision.ownership import is_at_home
+from registry_controller.core.decision.marks import is_at_home
 from registry_controller.core.decision.rule_state import Maker
 from registry_controller.core.decision.state import Claim, Move, Origin, RuleState, SourceRef, TargetState, Tracking
 from registry_controller.core.rules.active import ActiveRule, Hit

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from registry_controller.api.meta import ClusterUID
 from registry_controller.core.decision.decide import BARRED
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, NeedsProof, Reason, Skip, owner_of
-from registry_controller.core.decision.ownership import Doubt, Voice
+from registry_controller.core.decision.marks import Doubt, Voice
 from registry_controller.core.decision.state import Claim, Rival, TargetState
 from registry_controller.report.reasons import MESSAGES_FOR_FALSE, describe_halt, message_of
 from registry_controller.sync.results import Place, ReportedResult, ResultClass, TargetResult

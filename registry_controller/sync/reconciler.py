@@ -20,7 +20,7 @@ from registry_controller.cache.source_index import Offer
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decide import decide
 from registry_controller.core.decision.decision import Apply, Decision, Delete, NeedsProof, Reason
-from registry_controller.core.decision.ownership import is_at_home, is_membership, read_marks
+from registry_controller.core.decision.marks import is_at_home, is_membership, read_marks
 from registry_controller.core.decision.state import OwnerAnswer, ProofResult, SourceRef, TargetState
 from registry_controller.core.mutation.left_fields import LeftPath
 from registry_controller.kube.connect import Reader

@@ -18,7 +18,7 @@ from registry_controller.cache.write_results import Rendered
 from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.core.decision.decide import changes_rule, depends_on_origin
-from registry_controller.core.decision.ownership import (
+from registry_controller.core.decision.marks import (
     NATIVE,
     Binding,
     Voice,

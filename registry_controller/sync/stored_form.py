@@ -15,7 +15,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, Forbidden, Immutable, Invalid, NotFound
 from registry_controller.api.meta import GVR, Manifest, ObjectKey, Target
 from registry_controller.cache.copy_record import CopyRecord
-from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.decision.marks import Marks
 from registry_controller.core.diff.drift import Comparison, Drift, Left, is_repaired
 from registry_controller.core.diff.question import Known, NextStep, list_suspects
 from registry_controller.core.diff.remainder import list_kept, list_staying

@@ -15,8 +15,8 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.api.tombstone import Tombstone
 from registry_controller.core.decision.decision import Reason
+from registry_controller.core.decision.marks import Marks
 from registry_controller.core.decision.met_memberships import MetMemberships, note_memberships
-from registry_controller.core.decision.ownership import Marks
 from registry_controller.core.decision.tombstones import LASTS
 from registry_controller.core.decision.ways import other_ways, unnamed_secrets
 from tests.explore.world import NAMES, Credentials, Held, Rule, Stone, named

@@ -12,7 +12,7 @@ from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.core.decision.decide import decide
 from registry_controller.core.decision.decision import Apply, Decision, Delete, NeedsProof
 from registry_controller.core.decision.deleted_rule import is_to_record
-from registry_controller.core.decision.ownership import NATIVE, Voice, voice_of
+from registry_controller.core.decision.marks import NATIVE, Voice, voice_of
 from registry_controller.core.decision.rule_state import RuleFacts, evaluate_missing, evaluate_rule
 from registry_controller.core.decision.state import (
     Claim,

@@ -12,8 +12,8 @@ from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID
 from registry_controller.core.decision.decide import decide
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Reason
-from registry_controller.core.decision.departure import left_after
-from registry_controller.core.decision.ownership import NATIVE, Voice, natural_of_secret, voice_of_membership
+from registry_controller.core.decision.marks import NATIVE, Voice, natural_of_secret, voice_of_membership
+from registry_controller.core.decision.membership import left_after
 from registry_controller.core.decision.state import Claim, CurrentCopy, MembershipState, TargetState
 from registry_controller.core.decision.tombstones import Leavers
 from tests.explore.called import IDS, NUMBERS, Removal, marks_of, uid_of

@@ -10,15 +10,15 @@ from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID
-from registry_controller.core.decision.deleted_rule import RuleTraces, SeenDeletion, StoredAs, evaluate_traces
-from registry_controller.core.decision.departure import (
+from registry_controller.core.decision.absence import (
     Absence,
     OwnClusterFacts,
     lasts_from_s,
     left_from_s,
     observe_absence,
 )
-from registry_controller.core.decision.ownership import NATIVE, Marks, is_at_home
+from registry_controller.core.decision.deleted_rule import RuleTraces, SeenDeletion, StoredAs, evaluate_traces
+from registry_controller.core.decision.marks import NATIVE, Marks, is_at_home
 from registry_controller.core.decision.rule_state import RulePresence
 from registry_controller.core.decision.tombstones import Leavers, MembershipFacts, leavers
 from tests.explore.called import IDS, TODAY, Truths, marks_of, met_after, stone_of, tombstone_of, uid_of, ways_to

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
-from registry_controller.core.decision.departure import (
+from registry_controller.core.decision.absence import (
     Absence,
     OwnClusterFacts,
     lasts_from_s,

@@ -17,8 +17,8 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.core.decision.decide import decide, depends_on_origin
 from registry_controller.core.decision.decision import Apply, Delete, Hold, NeedsProof, Reason, Skip, deletion_in
+from registry_controller.core.decision.marks import Binding, Marks, Voice
 from registry_controller.core.decision.membership import relayed_claims
-from registry_controller.core.decision.ownership import Binding, Marks, Voice
 from registry_controller.core.decision.state import (
     Claim,
     CurrentCopy,

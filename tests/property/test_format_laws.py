@@ -21,7 +21,7 @@ from registry_controller.api.provenance import Provenance, decode, encode
 from registry_controller.api.tombstone import Tombstone, is_own_tombstone, read_tombstone, tombstone_manifest
 from registry_controller.core.decision.decide import decide
 from registry_controller.core.decision.decision import Hold, Reason
-from registry_controller.core.decision.ownership import Binding, Voice, read_marks, voice_of
+from registry_controller.core.decision.marks import Binding, Voice, read_marks, voice_of
 from tests.property.test_decide_laws import views
 
 OWNER, HERE = ClusterUID("owner"), ClusterUID("here")

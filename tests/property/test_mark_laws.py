@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, encode
-from registry_controller.core.decision.ownership import Binding, is_at_home, read_marks
+from registry_controller.core.decision.marks import Binding, is_at_home, read_marks
 from tests.original_marks import last_applied
 
 OWNER = ClusterUID("owner")

@@ -21,7 +21,7 @@ from registry_controller.cache.registry import Registry
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.cache.write_results import Stored
-from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.decision.marks import Marks
 from registry_controller.core.rules.active import activate
 from registry_controller.core.rules.validation import read_and_validate
 from registry_controller.kube.object import decode_object

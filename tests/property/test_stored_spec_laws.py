@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, decode, encode
-from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.decision.marks import Marks
 from registry_controller.core.decision.stored_spec import digest_spec, goes_on, is_as_written, may_obey
 
 HOME, HERE = ClusterUID("home"), ClusterUID("here")

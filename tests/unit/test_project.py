@@ -54,8 +54,14 @@ def test_a_package_says_of_itself_what_the_map_says(name: str) -> None:
     assert purpose.removesuffix(".").lower() == _map()[name].lower()
 
 
-@pytest.mark.parametrize("room", ["hack/demo", "hack/programs/bench", "hack/controlplane"])
-def test_a_package_of_hack_names_its_modules(room: str) -> None:
+@pytest.mark.parametrize(
+    "room",
+    [
+        *("hack/demo", "hack/programs/bench", "hack/controlplane"),
+        *(f"registry_controller/{name}" for name in ("cache", "clusters", "core/decision", "membership", "sync")),
+    ],
+)
+def test_a_package_with_many_modules_names_them(room: str) -> None:
     folder = ROOT / room
     doc = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
     mapped = re.findall(r"^([a-z_]+)  +\S", doc, re.MULTILINE)

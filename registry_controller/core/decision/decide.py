@@ -26,8 +26,8 @@ from registry_controller.core.decision.decision import (
     Skip,
     deletion_in,
 )
+from registry_controller.core.decision.marks import Binding, Marks, Voice
 from registry_controller.core.decision.membership import decide_membership
-from registry_controller.core.decision.ownership import Binding, Marks, Voice
 from registry_controller.core.decision.proof import apply_over, judge_absence, judge_older
 from registry_controller.core.decision.state import (
     Claim,

@@ -16,7 +16,7 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import read_cluster
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
-from registry_controller.core.decision.ownership import read_marks
+from registry_controller.core.decision.marks import read_marks
 
 REPLACED_S: Final = 3.0
 """`kubectl replace --force` and GitOps tools create an object again within this time after they have deleted it."""

@@ -3,18 +3,23 @@
 Laws: the local cluster's own objects are never replaced, and nothing takes the name under which it makes them · an
 object that a person carried here stays until its natural owner is alive · a relay never deletes an object, and never
 brings an older state · no relay brings back a member that has left.
+
+`left_after` returns which members have left, and which are back, after such a decision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID
-from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip
-from registry_controller.core.decision.ownership import Voice
+from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip, owner_of
+from registry_controller.core.decision.marks import Voice
 from registry_controller.core.decision.proof import apply_over, judge_absence
 from registry_controller.core.decision.state import Claim, CurrentCopy, MembershipState, TargetState, Tracking
+
+_PROVEN: Final = frozenset((Reason.OWNER_LEAVES, Reason.OWNER_LEFT))
 
 
 def decide_membership(state: TargetState, member: MembershipState) -> Decision:
@@ -156,3 +161,27 @@ def _decide_absent_member(
     if relayed is not None and relayed.revision > known:
         return Apply(relayed, Reason.RELAYED)
     return Hold(Reason.OWNER_SILENT, owner)
+
+
+def left_after(
+    left: Mapping[ClusterUID, int],
+    decision: Decision,
+    state: TargetState,
+    *,
+    is_present: Callable[[ClusterUID], bool | None],
+) -> Mapping[ClusterUID, int]:
+    """Return the members that have left, each with the last known revision of its Cluster, after a decision on one.
+
+    `is_present` returns whether a live member has a Cluster of itself; None while that is unknown.
+    """
+    if decision.reason in _PROVEN:
+        member = owner_of(decision)
+        is_gone = state.membership is not None and member in state.membership.gone
+        if member is None or is_gone or (isinstance(decision, Skip) and member not in left):
+            return left  # rests on a tombstone, which its author may withdraw
+        known = state.current.marks.revision if state.current is not None else 0
+        return {**left, member: max(known, left.get(member, 0))}
+    member = state.current.natural if state.current is not None else owner_of(decision)
+    if member is None or not (isinstance(decision, Apply) or is_present(member)):
+        return left  # no proof: another Cluster with its ID, which a person created here, proves nothing
+    return {known: revision for known, revision in left.items() if known != member}

@@ -9,7 +9,7 @@ import enum
 from typing import Final, NamedTuple
 
 from registry_controller.api.meta import GVK, ClusterUID, GroupKind, ObjectKey, Target
-from registry_controller.core.decision.ownership import Doubt, Marks, Voice
+from registry_controller.core.decision.marks import Doubt, Marks, Voice
 from registry_controller.core.rules.policy import Barrier
 
 NAMESPACE: Final = GroupKind("", "Namespace")

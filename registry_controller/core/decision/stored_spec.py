@@ -15,7 +15,7 @@ import json
 from typing import Any, Final
 
 from registry_controller.api.meta import Manifest
-from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.decision.marks import Marks
 
 NOT_AS_WRITTEN: Final = "NotAsWritten"
 """The reason of a rule whose spec here is not the one that its owner wrote."""

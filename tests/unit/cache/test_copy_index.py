@@ -12,7 +12,7 @@ from registry_controller.api.provenance import Provenance, encode
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.cache.copy_index import CopyIndex, Offers
 from registry_controller.cache.copy_record import CopyRecord
-from registry_controller.core.decision.ownership import Binding, Marks
+from registry_controller.core.decision.marks import Binding, Marks
 from registry_controller.kube.object import decode_object
 from registry_controller.watch.body_cache import BodyCache
 from tests.unit.cache.observers import Observer, no_offers

@@ -13,7 +13,7 @@ from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.copy_record import HERE
 from registry_controller.cache.local_cache import LocalCache, PlaceChange
 from registry_controller.cache.write_results import InSync, Rendered, StatusStored, Stored, Unchanged
-from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.decision.marks import Marks
 from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 from tests.unit.cache.observers import Observer, no_offers

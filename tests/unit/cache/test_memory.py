@@ -19,7 +19,7 @@ from registry_controller.cache import interner, registry, source_index
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import MemberDeletions, SourceIndex
-from registry_controller.core.decision.ownership import Voice, is_at_home, read_marks, voice_of
+from registry_controller.core.decision.marks import Voice, is_at_home, read_marks, voice_of
 from registry_controller.core.rules.active import activate
 from registry_controller.core.rules.validation import read_and_validate
 from registry_controller.kube.object import PartialObject, decode_object

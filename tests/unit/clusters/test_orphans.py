@@ -17,7 +17,7 @@ from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.write_results import Stored
 from registry_controller.clusters.orphans import COPIES, SEARCH_PERIOD_S, OrphanFinder
-from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.decision.marks import Marks
 from registry_controller.kube.discover import Served
 from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.watch.body_cache import BodyCache

@@ -20,7 +20,7 @@ from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.clusters.rule_deletions import RuleDeletions
 from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.clusters.rule_state import RuleStates
-from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.decision.marks import Marks
 from registry_controller.core.decision.state import RuleState
 from registry_controller.core.rules.policy import RulePolicy
 from tests.unit.clusters.builders import LOCAL, cluster_manifest, rule_manifest

@@ -13,7 +13,7 @@ import pytest
 from registry_controller.api.errors import NotServed, Unreachable
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.selection import EVERYTHING
-from registry_controller.core.decision.departure import OwnClusterFacts, lasts_from_s, observe_absence
+from registry_controller.core.decision.absence import OwnClusterFacts, lasts_from_s, observe_absence
 from registry_controller.core.status.cluster import OwnCluster
 from registry_controller.membership.absences import Absences
 from tests.sim.cluster.loop import run

@@ -11,7 +11,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.cache.members import cluster_target
 from registry_controller.core.decision.decision import Apply, Hold, Reason, Skip
-from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.decision.marks import Marks
 from registry_controller.core.decision.state import MembershipState
 from registry_controller.membership.departures import Departures
 

@@ -20,7 +20,7 @@ from registry_controller.api.tombstone import Tombstone, tombstone_manifest
 from registry_controller.cache.crds import Definition, DefinitionRead
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.registry import Registry
-from registry_controller.core.decision.ownership import read_marks
+from registry_controller.core.decision.marks import read_marks
 from registry_controller.core.decision.tombstones import STAYS
 from registry_controller.membership.tombstones import TombstoneTracker
 from tests.sim.cluster.loop import run

@@ -11,7 +11,7 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.cache.registry import Registry
 from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Reason
-from registry_controller.core.decision.ownership import Marks, Voice
+from registry_controller.core.decision.marks import Marks, Voice
 from registry_controller.core.decision.state import Claim, CurrentCopy, Origin, TargetState
 from registry_controller.engine import Engine
 from registry_controller.planner.dry_run import PlannedResult

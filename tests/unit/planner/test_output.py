@@ -9,7 +9,7 @@ import pytest
 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.provenance import Provenance
-from registry_controller.core.decision.ownership import Marks
+from registry_controller.core.decision.marks import Marks
 from registry_controller.core.decision.state import SourceRef
 from registry_controller.planner.explain import ExplainedSource, Explanation, UnreadObject
 from registry_controller.planner.output import (

@@ -17,7 +17,7 @@ from registry_controller.api.syncrule import read_rule
 from registry_controller.cache.source_index import Offer
 from registry_controller.cache.write_results import Rendered
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip
-from registry_controller.core.decision.ownership import NATIVE, Marks, Voice
+from registry_controller.core.decision.marks import NATIVE, Marks, Voice
 from registry_controller.core.decision.state import Claim, CurrentCopy, MembershipState, TargetState
 from registry_controller.core.diff.remainder import NOTHING_REMAINS
 from registry_controller.core.mutation.mutate import TemplateContext

@@ -13,7 +13,7 @@ from registry_controller.api.errors import ChangesTooOften, Conflict, Contested,
 from registry_controller.api.meta import GVK, ClusterUID, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.core.decision.decision import Delete, Reason
-from registry_controller.core.decision.ownership import NATIVE, Marks
+from registry_controller.core.decision.marks import NATIVE, Marks
 from registry_controller.core.decision.state import CurrentCopy, NamespaceState, TargetState
 from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder
 from registry_controller.report.metrics import Metrics

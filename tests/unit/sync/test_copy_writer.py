@@ -11,7 +11,7 @@ import pytest
 
 from registry_controller.api.errors import InvalidObject, NotFound
 from registry_controller.api.meta import GVK, GVR, ObjectKey, Target
-from registry_controller.core.decision.ownership import NATIVE
+from registry_controller.core.decision.marks import NATIVE
 from registry_controller.core.diff.remainder import NOTHING_REMAINS
 from registry_controller.sync.copy_writer import CopyWriter
 from registry_controller.sync.desired_copy import DesiredCopy

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
-from registry_controller.core.decision.ownership import Voice
+from registry_controller.core.decision.marks import Voice
 from registry_controller.core.decision.state import Claim, LostMatch, Move, Origin, RuleState, TargetState, Tracking
 from registry_controller.sync.lost_matches import LostMatches
 

@@ -8,7 +8,7 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.core.decision.decide import decide
 from registry_controller.core.decision.decision import Apply, Decision, Reason, Skip
-from registry_controller.core.decision.ownership import NATIVE, Marks, Voice
+from registry_controller.core.decision.marks import NATIVE, Marks, Voice
 from registry_controller.core.decision.state import Claim, TargetState
 from registry_controller.sync.made_once import MadeOnce
 

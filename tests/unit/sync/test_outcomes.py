@@ -7,7 +7,7 @@ import pytest
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.core.decision.decide import decide
 from registry_controller.core.decision.decision import Reason
-from registry_controller.core.decision.ownership import Marks, Voice
+from registry_controller.core.decision.marks import Marks, Voice
 from registry_controller.core.decision.state import Claim, CurrentCopy, Rival, TargetState
 from registry_controller.core.rules.policy import Barrier
 from registry_controller.sync.outcomes import WriteFailure, outcomes_of

@@ -14,7 +14,7 @@ from registry_controller.api.errors import Conflict, Forbidden, Mistake, NotFoun
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, NeedsProof, Reason, Skip
-from registry_controller.core.decision.ownership import Marks, Voice
+from registry_controller.core.decision.marks import Marks, Voice
 from registry_controller.core.decision.state import (
     Claim,
     CurrentCopy,

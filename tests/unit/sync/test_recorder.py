@@ -21,7 +21,7 @@ from registry_controller.api.errors import (
 )
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Hold, Reason, Skip
-from registry_controller.core.decision.ownership import Voice
+from registry_controller.core.decision.marks import Voice
 from registry_controller.core.decision.state import Claim, LostMatch, Origin, TargetState
 from registry_controller.report.metrics import Metrics
 from registry_controller.sync.reconciler import Controller, Judgment, Reconciliation, Result

@@ -14,7 +14,7 @@ from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.core.decision.decide import decide
 from registry_controller.core.decision.decision import Apply
-from registry_controller.core.decision.ownership import Voice
+from registry_controller.core.decision.marks import Voice
 from registry_controller.core.decision.state import Claim, TargetState
 from registry_controller.core.diff.drift import Left, merge
 from registry_controller.core.mutation.mutate import TemplateContext, build_copy

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.tombstone import Tombstone
-from registry_controller.core.decision.farewell import FarewellFacts, find_lost_farewell
+from registry_controller.core.decision.own_tombstone import FarewellFacts, find_lost_farewell
 
 pytestmark = pytest.mark.clause("O6")
 

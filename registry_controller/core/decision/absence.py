@@ -1,21 +1,12 @@
 """Departures by absence: a live member that has had no Cluster of itself, in its own cluster, for long (O6).
 
-`left_after` returns which members have left, and which are back, after a decision on a Cluster.
-
 Laws: a moment of absence proves nothing, however often it comes · an absence counts only while the member answers,
 and after it answered for the stabilization window · a member without any Cluster has lost them all, and has not left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
-
-from registry_controller.api.meta import ClusterUID
-from registry_controller.core.decision.decision import Apply, Decision, Reason, Skip, owner_of
-from registry_controller.core.decision.state import TargetState
-
-_PROVEN: Final = frozenset((Reason.OWNER_LEAVES, Reason.OWNER_LEFT))
+from typing import NamedTuple
 
 
 class OwnClusterFacts(NamedTuple):
@@ -73,27 +64,3 @@ def lasts_from_s(absence: Absence, *, lasts_s: float, window_s: float) -> float 
 def left_from_s(absence: Absence, *, lasts_s: float, window_s: float) -> float | None:
     """Return when an absence is a departure by itself; None for never, as it stands."""
     return lasts_from_s(absence, lasts_s=lasts_s, window_s=window_s) if lasts_s and absence.has_any else None
-
-
-def left_after(
-    left: Mapping[ClusterUID, int],
-    decision: Decision,
-    state: TargetState,
-    *,
-    is_present: Callable[[ClusterUID], bool | None],
-) -> Mapping[ClusterUID, int]:
-    """Return the members that have left, each with the last known revision of its Cluster, after a decision on one.
-
-    `is_present` returns whether a live member has a Cluster of itself; None while that is unknown.
-    """
-    if decision.reason in _PROVEN:
-        member = owner_of(decision)
-        is_gone = state.membership is not None and member in state.membership.gone
-        if member is None or is_gone or (isinstance(decision, Skip) and member not in left):
-            return left  # rests on a tombstone, which its author may withdraw
-        known = state.current.marks.revision if state.current is not None else 0
-        return {**left, member: max(known, left.get(member, 0))}
-    member = state.current.natural if state.current is not None else owner_of(decision)
-    if member is None or not (isinstance(decision, Apply) or is_present(member)):
-        return left  # no proof: another Cluster with its ID, which a person created here, proves nothing
-    return {known: revision for known, revision in left.items() if known != member}

@@ -11,7 +11,7 @@ import pytest
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, encode
-from registry_controller.core.decision.ownership import (
+from registry_controller.core.decision.marks import (
     Binding,
     Marks,
     Voice,
