@@ -1,10 +1,10 @@
 """From a key to a write: work queue, reconciler, applier, copy writer.
 
-enqueue              from each change to the keys that it affects
+enqueue              from each change of an object, a rule or a peer to the keys that it affects
 workqueue            the keys to reconcile: their order, their flows, one key never twice at once
 reconciler           one key: read the state, decide, count a deletion, ask the owner by name, apply
 state_reader         the state of a target, from the caches
-origin_reader        its part about a copy that no owner claims: its source and its rule, from the caches
+origin_reader        its part about the copy's own source and rule, while that source does not claim the target
 native_contents      its part about native objects in a copied Namespace or definition
 rule_conflicts       its part about younger rules that want another copy
 lost_matches         since when rules do not match the sources of copies
@@ -19,12 +19,12 @@ digest               digests of objects
 contention           pauses in a fight with another writer
 relayed_credentials  credentials that only relays have, tried without being stored
 pace                 how often rules of other clusters may change here
-deletion_limiter     holds each deletion until its set may go
-deletion_sets        the sets that wait, and their timers
+deletion_limiter     holds each deletion until its set may go; the next five files are its parts
+deletion_sets        the sets that wait, and when they are evaluated again, as after `allow-deletions`
 deletion_budget      the deletions of one rule's copies from one owner
 deletion_count       the counts of one window
 deletion_history     which places and rules were deleted a moment ago
-owner_limits         the same limit for all copies of an owner
+owner_limits         the limit for all copies of an owner, over all rules
 recorder             the result of a key, and when the key comes back
 outcomes             the results of a target, from its decision
 results              the latest results, counted by rule and owner

@@ -1,4 +1,4 @@
-"""Enqueues the targets that a change affects: every mapping from a change to keys of the work queue.
+"""Enqueues the targets that a change of an object, a rule or a peer affects.
 
 Law: a key too many is harmless, a key too few is a bug. A key is processed again from the caches, so an event that is
 enqueued twice, or late, changes nothing.

@@ -1,14 +1,14 @@
 """The decision about one target and its reason, as a pure function of its state.
 
 decide           the decision about a copy: which owner wins, which write or deletion follows, and why
-membership       the same for Clusters and registry Secrets, and which members have left after it
+membership       the decision about Clusters and registry Secrets, and which members have left after such a decision
 state            the input of a decision, with the rank of rival claims
 decision         the result: Apply, Delete, Hold, Skip or NeedsProof, each with its reason
 marks            the owner of an object, by its marks, and the right by which a peer offers it
 proof            which decisions need the owner's answer first
 deletion_limit   whether a set of deletions goes, or is halted
 rule_state       whether the rule that made a copy acts
-deleted_rule     whether a rule that is missing was deleted
+deleted_rule     whether a rule that is missing was deleted, or lost with its definition
 stored_spec      whether a copied rule is stored as its owner wrote it
 tombstones       which members have left, by tombstone
 absence          which members have left, because they lack their own Cluster for long
