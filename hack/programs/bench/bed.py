@@ -131,7 +131,8 @@ def make_bed(*, fsync: bool, is_sampled: bool) -> Iterator[Bed]:
             cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([_CRD, *_roles()]))
             is_sampled_here = is_sampled and cluster is sink
             flags = [f"--set=localCluster.name={cluster.name}", f"--namespace={_NAMESPACE}", "--create-namespace"]
-            cluster.helm("install", _RELEASE, _CHART, *flags, f"--set=replicas={0 if is_sampled_here else 1}")
+            flags += [f"--set=replicas={0 if is_sampled_here else 1}", "--set=controller.deletionLimitPercent=100"]
+            cluster.helm("install", _RELEASE, _CHART, *flags)
             if is_sampled_here:
                 log, meter = stack.enter_context(_sampled(cluster))
             else:

@@ -4,8 +4,9 @@ There are two floors: as many bare deletions at the sink, at the best rate; and 
 the best number of connections. The second one contains the deletions and the reads at the owner, which take a large
 part of a machine that runs both API servers.
 
-The deletion limiter has its default, as in production: its work is part of a deletion. In five minutes it allows the
-deletion of half of a rule's copies. So each measurement has its own rule, with more than twice as many objects.
+The deletion limiter works, as in production: its work is part of a deletion. It allows all copies to go, because the
+measurements of five minutes are one window of the owner (W4), and delete more than the default of one half. Each
+measurement has its own rule, with more than twice as many objects.
 """
 
 from __future__ import annotations
