@@ -12,6 +12,7 @@ from registry_controller.api.deleted_rules import DeletedRule, read_deleted_rule
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
+from registry_controller.cache.definition_state import DefinitionState
 from registry_controller.cache.members import MemberRecord, Members, membership_of
 from registry_controller.kube.object import PartialObject
 
@@ -35,7 +36,6 @@ class PeerObjects(abc.ABC):
         self._is_listed = False
         self._is_complete = False
         self._is_defined = True
-        self._is_going = False
 
     @property
     def is_current(self) -> bool:
@@ -59,17 +59,15 @@ class PeerObjects(abc.ABC):
         self._is_listed = self._is_complete = True
         self._changed()
 
-    def on_definition(self, is_there: bool | None) -> None:
-        """Note whether a definition of the kind is there after the last deletion; None where nothing shows that.
+    def on_definition(self, state: DefinitionState) -> None:
+        """Note what discovery shows about the definition of the kind after the last deletion.
 
         After one that went, only a new list shows which objects are missing: the watch may be of the former definition.
         """
-        if is_there and self._is_going:
+        if state is DefinitionState.NEXT:
             self.reset()
-        if is_there is not None:
-            self._is_going = not is_there
-        if bool(is_there) != self._is_defined:
-            self._is_defined = bool(is_there)
+        if state.is_there != self._is_defined:
+            self._is_defined = state.is_there
             self._changed()
 
     @abc.abstractmethod

@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from registry_controller.cache.definition_state import DefinitionState
+
 _MOST: Final = 4096
 """The deletions that are kept; the owner of a rule has a record of earlier ones."""
 
@@ -40,7 +42,6 @@ class RuleEvents:
         self._changed = changed
         self._deleted = deleted
         self._confirmed_s = -math.inf
-        self._is_going = False
         self._deletions: dict[str, dict[str, RuleDeletion]] = {}
         self._count = 0
 
@@ -62,12 +63,11 @@ class RuleEvents:
         self._deleted()
         self._changed()
 
-    def on_definition(self, *, is_there: bool, until_s: float) -> None:
-        """Note whether a definition of rules is there, as discovery shows it after all deletions until this time."""
-        if self._is_going or not is_there:
+    def on_definition(self, state: DefinitionState, until_s: float) -> None:
+        """Note what discovery shows about the definition of rules, after all deletions until this time."""
+        if state in (DefinitionState.GOING, DefinitionState.NEXT):
             self.interrupt()
-        self._is_going = not is_there
-        if is_there:
+        if state.is_there:
             self._confirmed_s = until_s
             self._changed()
 

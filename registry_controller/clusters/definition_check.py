@@ -15,6 +15,7 @@ from typing import Final, NoReturn
 
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVK
+from registry_controller.cache.definition_state import DefinitionState
 from registry_controller.kube.discover import Discovery
 from registry_controller.report.logs import get_logger
 
@@ -27,15 +28,16 @@ _LEAST_S: Final = 1.0
 class DefinitionCheck:
     """Reads discovery half a stabilization window after a deletion: by then it shows that the definition is going.
 
-    `on_answer` gets whether a definition is there, None without an answer, and the loop's time in seconds until which
-    the answer covers deletions. While the definition is being deleted, or nothing answers, the read is repeated.
+    `on_answer` gets what discovery showed, and the loop's time in seconds until which that covers deletions. While the
+    definition is being deleted, or nothing answers, the read is repeated.
     """
 
-    def __init__(self, kind: GVK, *, window_s: float, on_answer: Callable[[bool | None, float], None]) -> None:
+    def __init__(self, kind: GVK, *, window_s: float, on_answer: Callable[[DefinitionState, float], None]) -> None:
         self._kind = kind
         self._pause_s = window_s / 2
         self._on_answer = on_answer
         self._deleted_s = 0.0
+        self._is_going = False
         self._is_due = asyncio.Event()
 
     def on_deleted(self) -> None:
@@ -49,16 +51,23 @@ class DefinitionCheck:
             await self._is_due.wait()
             until_s = _now_s()
             await asyncio.sleep(self._pause_s)
-            try:
-                is_there: bool | None = await discovery.may_create(self._kind)
-            except RegistryError as error:
-                log.debug("cannot read whether a definition is there", kind=str(self._kind), error=str(error))
-                is_there = None
-            if is_there and self._deleted_s <= until_s:
+            state = await self._read(discovery)
+            if state.is_there and self._deleted_s <= until_s:
                 self._is_due.clear()
-            self._on_answer(is_there, until_s)
-            if not is_there:
+            self._on_answer(state, until_s)
+            if not state.is_there:
                 await asyncio.sleep(_LEAST_S)
+
+    async def _read(self, discovery: Discovery) -> DefinitionState:
+        try:
+            is_there = await discovery.may_create(self._kind)
+        except RegistryError as error:
+            log.debug("cannot read whether a definition is there", kind=str(self._kind), error=str(error))
+            return DefinitionState.UNKNOWN
+        was_going, self._is_going = self._is_going, not is_there
+        if not is_there:
+            return DefinitionState.GOING
+        return DefinitionState.NEXT if was_going else DefinitionState.THERE
 
 
 def _now_s() -> float:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID
 from registry_controller.api.selection import Selection
+from registry_controller.cache.definition_state import DefinitionState
 from registry_controller.cache.members import Members
 from registry_controller.cache.peer_objects import PeerClusters, PeerFeatures, PeerObjects
 from registry_controller.cache.rule_events import RuleEvents
@@ -67,7 +68,7 @@ class PeerWatches:
     ) -> None:
         self._rule_check = DefinitionCheck(meta.RULE, window_s=window_s, on_answer=self._on_rules_defined)
         self._feature_check = DefinitionCheck(
-            meta.FEATURE, window_s=window_s, on_answer=lambda is_there, _: self.features.on_definition(is_there)
+            meta.FEATURE, window_s=window_s, on_answer=lambda state, _: self.features.on_definition(state)
         )
         self.features = PeerFeatures(changed=features_changed, deleted=self._feature_check.on_deleted)
         self.clusters = PeerClusters(cluster_id, members=members, changed=changed)
@@ -114,10 +115,10 @@ class PeerWatches:
     def _make_rule_events(self) -> RuleEvents:
         return RuleEvents(now_s=_now_s, changed=self._features_changed, deleted=self._rule_check.on_deleted)
 
-    def _on_rules_defined(self, is_there: bool | None, until_s: float) -> None:
+    def _on_rules_defined(self, state: DefinitionState, until_s: float) -> None:
         cache = self._sources.cache_of(self._cluster_id, meta.RULE)
-        if is_there is not None and cache is not None and cache.rule_events is not None:
-            cache.rule_events.on_definition(is_there=is_there, until_s=until_s)
+        if cache is not None and cache.rule_events is not None:
+            cache.rule_events.on_definition(state, until_s)
 
     def start(self, scope: asyncio.TaskGroup, reader: Reader, discovery: Discovery, *, name: str) -> None:
         """Watch and list over this connection, in tasks of that scope, until `stop`."""

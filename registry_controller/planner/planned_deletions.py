@@ -55,12 +55,14 @@ def limit_deletions(dry_run: DryRun, planned: Sequence[PlannedResult], *, now: d
             halt = halt or Halt(meta.CLUSTER, cluster_name(registry, owner), "")
         if halt is not None:
             halts |= {origin: halt for origin in wanted if origin[1] == owner and origin not in halts}
-    return [
-        _hold(result, halts.get(origin))
-        if (origin := _get_limited_origin(result)) is not None
-        else _hold(result, _find_repeated(registry, result) if percent else None)
-        for result in planned
-    ]
+
+    def find_halt(result: PlannedResult) -> Halt | None:
+        origin = _get_limited_origin(result)
+        if origin is not None:
+            return halts.get(origin)
+        return _find_repeated(registry, result) if percent else None
+
+    return [_hold(result, find_halt(result)) for result in planned]
 
 
 def hold_halted_deletions(registry: Registry, planned: Sequence[PlannedResult]) -> Sequence[PlannedResult]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.cache.definition_state import DefinitionState
 from registry_controller.cache.members import Members
 from registry_controller.cache.peer_objects import PeerClusters, PeerFeatures, PeerObjects
 
@@ -46,13 +47,12 @@ def test_objects_stay_over_a_break_until_the_next_list_lacks_them() -> None:
         assert (names(tap), tap.is_current) == (["b"], False)
         tap.complete()
         assert (names(tap), tap.is_current) == (["b"], True)
-        tap.on_definition(None)
-        assert not tap.is_current
-        tap.on_definition(True)
-        assert tap.is_current
-        tap.on_definition(False)
-        tap.on_definition(None)
-        tap.on_definition(True)
+        for state in (DefinitionState.UNKNOWN, DefinitionState.GOING):
+            tap.on_definition(state)
+            assert not tap.is_current
+            tap.on_definition(DefinitionState.THERE)
+            assert tap.is_current
+        tap.on_definition(DefinitionState.NEXT)
         assert not tap.is_current, "the watch may be of the former definition"
         tap.complete()
         assert tap.is_current

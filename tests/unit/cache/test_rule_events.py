@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from registry_controller.cache import rule_events
+from registry_controller.cache.definition_state import DefinitionState
 from registry_controller.cache.rule_events import RuleDeletion, RuleEvents
 
 
@@ -36,7 +37,7 @@ def test_a_deletion_is_confirmed_once_the_definition_was_there_after_it() -> Non
     assert told == ["deleted", "changed"] * 2
     first, second = events
     assert not events.is_confirmed(first)
-    events.on_definition(is_there=True, until_s=1.0)
+    events.on_definition(DefinitionState.THERE, 1.0)
     assert (events.is_confirmed(first), events.is_confirmed(second)) == (True, False)
     assert told[4:] == ["changed"]
 
@@ -45,13 +46,15 @@ def test_no_deletion_is_confirmed_after_the_definition_was_seen_to_go() -> None:
     """W3: what the next definition shows is no answer about the rules of the former one."""
     events = RuleEvents(now_s=lambda: 1.0)
     events.on_delete("r", "uid", 10)
-    events.on_definition(is_there=False, until_s=2.0)
+    events.on_definition(DefinitionState.GOING, 2.0)
     assert not list(events)
     events.on_delete("late", "uid", 20)
-    events.on_definition(is_there=True, until_s=3.0)
+    events.on_definition(DefinitionState.UNKNOWN, 2.0)
+    assert list(events)
+    events.on_definition(DefinitionState.NEXT, 3.0)
     assert not list(events)
     events.on_delete("r", "next", 30)
-    events.on_definition(is_there=True, until_s=4.0)
+    events.on_definition(DefinitionState.THERE, 4.0)
     assert [events.is_confirmed(deletion) for deletion in events] == [True]
 
 

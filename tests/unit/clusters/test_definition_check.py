@@ -7,6 +7,7 @@ from typing import Any
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Unreachable
+from registry_controller.cache.definition_state import DefinitionState
 from registry_controller.clusters.definition_check import DefinitionCheck
 from tests.sim.cluster.loop import BEGIN_S, run
 
@@ -19,12 +20,12 @@ class Stage:
     def __init__(self, *answers: bool | Exception) -> None:
         self.answers = list(answers)
         self.asked: list[float] = []
-        self.told: list[tuple[bool | None, float]] = []
+        self.told: list[tuple[DefinitionState, float]] = []
         self.check = DefinitionCheck(meta.RULE, window_s=2 * HALF_S, on_answer=self.note)
         self.task: asyncio.Task[Any] | None = None
 
-    def note(self, is_there: bool | None, until_s: float) -> None:
-        self.told.append((is_there, until_s - BEGIN_S))
+    def note(self, state: DefinitionState, until_s: float) -> None:
+        self.told.append((state, until_s - BEGIN_S))
 
     def connect(self) -> None:
         discovery: Any = self
@@ -55,7 +56,7 @@ def test_w3_nothing_is_asked_before_something_was_deleted_and_each_deletion_is_a
         stage.check.on_deleted()
         await asyncio.sleep(100.0)
         assert stage.asked == [100.0 + HALF_S, 100.0 + 2 * HALF_S]
-        assert stage.told == [(True, 100.0), (True, 100.0 + HALF_S)]
+        assert stage.told == [(DefinitionState.THERE, 100.0), (DefinitionState.THERE, 100.0 + HALF_S)]
         await stage.disconnect()
 
     run(main)
@@ -63,12 +64,16 @@ def test_w3_nothing_is_asked_before_something_was_deleted_and_each_deletion_is_a
 
 def test_w3_the_question_is_repeated_while_the_definition_goes_or_nothing_answers() -> None:
     async def main() -> None:
-        stage = Stage(False, Unreachable("no"), True)
+        stage = Stage(Unreachable("no"), False, Unreachable("no"), True, True)
         stage.connect()
         stage.check.on_deleted()
         await asyncio.sleep(100.0)
-        assert [is_there for is_there, _ in stage.told] == [False, None, True]
+        unknown, going, next_one = DefinitionState.UNKNOWN, DefinitionState.GOING, DefinitionState.NEXT
+        assert [state for state, _ in stage.told] == [unknown, going, unknown, next_one]
         assert stage.told[-1][1] > 0.0
+        stage.check.on_deleted()
+        await asyncio.sleep(100.0)
+        assert stage.told[-1][0] is DefinitionState.THERE, "the next one is the one that is there now"
         await stage.disconnect()
 
     run(main)
@@ -85,7 +90,7 @@ def test_w3_a_question_that_a_lost_connection_ended_is_asked_over_the_next_one()
         assert not stage.told
         stage.connect()
         await asyncio.sleep(100.0)
-        assert stage.told == [(True, 101.0)]
+        assert stage.told == [(DefinitionState.THERE, 101.0)]
         await stage.disconnect()
 
     run(main)

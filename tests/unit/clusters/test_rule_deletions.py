@@ -12,6 +12,7 @@ from registry_controller.api import meta, names
 from registry_controller.api.deleted_rules import DeletedRule, deleted_rules_manifest
 from registry_controller.api.meta import ClusterUID
 from registry_controller.cache.crds import Definition, DefinitionRead
+from registry_controller.cache.definition_state import DefinitionState
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.clusters.rule_deletions import RuleDeletions, RuleID
@@ -230,9 +231,9 @@ def test_a_deletion_at_a_peer_counts_after_the_window_while_the_watch_goes_on() 
     stage.after(WINDOW_S)
     assert stage.state() is RulePresence.UNKNOWN, "the definition of rules may be going"
     assert (HOME, "r") not in stage.deletions.shown()
-    events.on_definition(is_there=True, until_s=deleted_s - 1)
+    events.on_definition(DefinitionState.THERE, deleted_s - 1)
     assert stage.state() is RulePresence.UNKNOWN
-    events.on_definition(is_there=True, until_s=deleted_s)
+    events.on_definition(DefinitionState.THERE, deleted_s)
     assert stage.was_deleted(HOME)
     assert stage.was_deleted(HOME, uid="earlier"), "a copy may lag behind"
     assert not stage.was_deleted(HOME, uid="another")
@@ -260,7 +261,7 @@ def test_what_shows_a_deletion_changes_with_each_event_and_record() -> None:
     stage.after(1)
     stage.rules.rule_events = events = RuleEvents(now_s=lambda: stage.now_s)
     events.on_delete("r", "uid", 5)
-    events.on_definition(is_there=True, until_s=stage.now_s)
+    events.on_definition(DefinitionState.THERE, stage.now_s)
     stage.after(WINDOW_S - 1)
     by_record = stage.deletions.shown()
     assert stage.state() is RulePresence.UNKNOWN

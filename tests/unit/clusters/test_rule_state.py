@@ -15,6 +15,7 @@ from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, encode
 from registry_controller.cache.crds import Definition, DefinitionRead
+from registry_controller.cache.definition_state import DefinitionState
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.clusters.rule_deletions import RuleDeletions
@@ -135,7 +136,7 @@ def cache(*, is_synced: bool = True, held: Marks | None = None, deleted: bool = 
     key, events = ObjectKey("", "r"), RuleEvents(now_s=lambda: 0.0)
     if deleted:
         events.on_delete("r", "uid-r", 5)
-        events.on_definition(is_there=True, until_s=0.0)
+        events.on_definition(DefinitionState.THERE, 0.0)
     return SimpleNamespace(
         is_synced=is_synced,
         records={} if held is None else {key: SimpleNamespace(marks=held)},
