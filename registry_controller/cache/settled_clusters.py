@@ -25,8 +25,10 @@ class SettledClusters:
 
     @property
     def due_s(self) -> float | None:
-        """When time alone changes which one counts, None for never."""
-        return min((held.due_s for held in self._held.values() if held.due_s is not None), default=None)
+        """When time alone changes which one counts, None for never; a moment that is past changes no more."""
+        now_s = self._now_s()
+        due_s = (held.due_s for held in self._held.values() if held.due_s is not None)
+        return min((at_s for at_s in due_s if at_s > now_s), default=None)
 
     def settle(self, member: ClusterUID, found: Manifest | None) -> Manifest | None:
         """Return the Cluster that counts; `found` is the only one that is there, None while none or several are."""

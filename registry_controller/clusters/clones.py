@@ -3,9 +3,9 @@
 Each clone calls itself by a name of its own. While there are clones, the owner of an object cannot be determined.
 
 Laws: all Clusters of one ID are probed in one round and in one way, because answers of different moments differ without
-a reason · a difference counts when the next round confirms it · a missing answer proves nothing · a server's answers
-cannot raise the rate of its probes · clones stay in conflict until one is gone, also after a restart: the status of
-their Clusters records the conflict.
+a reason · a difference counts when the next round confirms it · a missing answer proves nothing: another server does
+not take the place of a silent one · a server's answers cannot raise the rate of its probes · clones stay in conflict
+until one is gone, also after a restart: the status of their Clusters records the conflict.
 """
 
 from __future__ import annotations
@@ -46,27 +46,36 @@ class CloneState:
 
     `own_names` are the names by which a cluster ID calls itself, `clones` the uids of the Clusters that lead to clones,
     both by cluster ID. `seen` are the uids of the Clusters that were there before. `aliases` are the uids of the
-    Clusters whose server last proved the ID, and calls itself by other names.
+    Clusters whose server last proved the ID, and calls itself by other names. `first` is the uid of the Cluster that
+    counts for an ID while its server is silent: the first one, until another one is proven.
     """
 
     own_names: Mapping[ClusterUID, frozenset[str]] = field(default_factory=dict)
     clones: Mapping[ClusterUID, frozenset[str]] = field(default_factory=dict)
     seen: frozenset[str] = frozenset()
     aliases: frozenset[str] = frozenset()
+    first: Mapping[ClusterUID, str] = field(default_factory=dict)
 
     def updated(
-        self, clusters: Mapping[ClusterUID, Sequence[Cluster]], answers: Mapping[ClusterUID, Answers]
+        self,
+        clusters: Mapping[ClusterUID, Sequence[Cluster]],
+        answers: Mapping[ClusterUID, Answers],
+        servers: Mapping[str, str],
     ) -> CloneState:
-        """Return the state for the peers' Clusters here now, sorted by their IDs."""
+        """Return the state for the peers' Clusters here now, sorted by their IDs.
+
+        `servers` has the address to which a Cluster leads, by the Cluster's uid, as far as that is known.
+        """
         own_names = {uid: names for uid, names in self.own_names.items() if uid in clusters}
         clones: dict[ClusterUID, frozenset[str]] = {}
         aliases: set[str] = set()
+        first: dict[ClusterUID, str] = {}
         for cluster_id, same in clusters.items():
             by_uid = answers.get(cluster_id, {})
             answered = {cluster.name: by_uid.get(cluster.uid) for cluster in same}
-            found = frozenset[str]().union(*(names for name, names in answered.items() if names and name in names))
-            if found:
-                own_names[cluster_id] = found
+            proven = {one.uid: names for one in same if (names := answered[one.name]) and one.name in names}
+            if proven:
+                own_names[cluster_id] = frozenset[str]().union(*proven.values())
             aliases |= {
                 cluster.uid
                 for cluster in same
@@ -76,11 +85,17 @@ class CloneState:
             if any(cluster.contested and cluster.uid not in self.seen for cluster in same):
                 # Each Cluster has its own status, and one of them may not have been written.
                 known |= {cluster.uid for cluster in same}
+            first_one = _find_first(same, self.first.get(cluster_id))
+            first[cluster_id] = first_one.uid
+            if _is_replaced(first_one, by_uid, servers):
+                known |= {first_one.uid}
             names = find_clones(answered, were={cluster.name for cluster in same if cluster.uid in known})
             if names:
                 clones[cluster_id] = frozenset(cluster.uid for cluster in same if cluster.name in names)
+            elif proven and first_one.uid not in proven:
+                first[cluster_id] = min(proven)
         seen = frozenset(cluster.uid for same in clusters.values() for cluster in same)
-        return CloneState(own_names, clones, seen, frozenset(aliases))
+        return CloneState(own_names, clones, seen, frozenset(aliases), first)
 
 
 def find_clones(answered: Mapping[str, frozenset[str] | None], *, were: Set[str]) -> frozenset[str]:
@@ -88,7 +103,7 @@ def find_clones(answered: Mapping[str, frozenset[str] | None], *, were: Set[str]
 
     `answered` has, by the Cluster's name, the names by which its API server calls itself; None without an answer: then
     the Cluster keeps its last result. A Cluster is suspected once its server calls itself by the Cluster's name, and a
-    former clone (`were`) under any name.
+    former clone (`were`) under any name. A silent Cluster counts as a clone if it is in `were`.
     """
     suspects = {name: names for name, names in answered.items() if names and (name in names or name in were)}
     silent = {name for name, names in answered.items() if names is None and name in were}
@@ -177,6 +192,20 @@ class CloneDetector:
             return await _local_names(reader, cluster_id)
         finally:
             await reader.close()
+
+
+def _find_first(same: Sequence[Cluster], before: str | None) -> Cluster:
+    return min(same, key=lambda cluster: (cluster.uid != before, cluster.created, cluster.name))
+
+
+def _is_replaced(cluster: Cluster, answers: Answers, servers: Mapping[str, str]) -> bool:
+    """Return whether a Cluster does not answer, while only servers elsewhere do that do not call themselves so.
+
+    A member that was renamed answers at its former address, too.
+    """
+    server, others = servers.get(cluster.uid), {servers.get(uid) for uid in answers}
+    is_name_kept = any(cluster.name in names for names in answers.values())
+    return cluster.uid not in answers and server is not None and server not in others and not is_name_kept
 
 
 def _is_alias(cluster: Cluster, names: frozenset[str] | None, *, was: bool) -> bool:

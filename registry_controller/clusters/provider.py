@@ -26,6 +26,7 @@ from registry_controller.clusters.resolver import (
     Resolution,
     ResolvedCluster,
     ResolverInputs,
+    find_servers,
     resolve_clusters,
     sort_by_id,
 )
@@ -245,10 +246,11 @@ class ClusterProvider:
         stored = self._registry.clusters.values()
         clusters = sort_by_id(held.cluster for held in stored if held.cluster is not None)
         peers = {uid: same for uid, same in clusters.items() if uid != self.local}
-        self._clone_state = self._clone_state.updated(peers, self._clones.answers)
-        self._update_liveness()
         secrets = {cluster.secret for same in peers.values() for cluster in same if cluster.secret is not None}
         self._secrets = {key: self._credentials.find(key) for key in secrets}
+        servers = find_servers(peers, self._secrets, network_name=self._options.network_name)
+        self._clone_state = self._clone_state.updated(peers, self._clones.answers, servers)
+        self._update_liveness()
         self._unnamed = self._find_unnamed(peers.keys())
         unnamed: dict[ClusterUID, list[Credentials]] = {}
         for key, member in self._unnamed.items():

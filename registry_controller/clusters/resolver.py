@@ -10,6 +10,7 @@ are not read until one of them is gone.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -87,6 +88,22 @@ def sort_by_id(clusters: Iterable[Cluster]) -> Mapping[ClusterUID, list[Cluster]
     for cluster in clusters:
         found.setdefault(cluster.cluster_id, []).append(cluster)
     return found
+
+
+def find_servers(
+    clusters: Mapping[ClusterUID, Sequence[Cluster]],
+    secrets: Mapping[ObjectKey, Credentials | str | None],
+    *,
+    network_name: str,
+) -> Mapping[str, str]:
+    """Return the address to which each Cluster of an ID with several leads, by the Cluster's uid, read or not."""
+    servers: dict[str, str] = {}
+    for cluster in (cluster for same in clusters.values() if len(same) > 1 for cluster in same):
+        found = secrets.get(cluster.secret) if cluster.secret is not None else None
+        if isinstance(found, Credentials):
+            with contextlib.suppress(InvalidKubeconfig):
+                servers[cluster.uid] = with_endpoint(found, cluster.endpoint_for(network_name)).server
+    return servers
 
 
 def resolve_clusters(inputs: ResolverInputs) -> Resolution:

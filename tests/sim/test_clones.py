@@ -66,6 +66,13 @@ def _disable(member: Member, *names: str) -> None:
         member.apply({"kind": "Cluster", "metadata": {"name": name, "annotations": notes}})
 
 
+def _enable(member: Member, *names: str) -> None:
+    for name in names:
+        found = member.get("Cluster", name)
+        found["metadata"].pop("annotations", None)
+        member.replace(found)
+
+
 async def _both_change(group: SimGroup) -> None:
     for name in CLONES:
         group[name].apply(config_map("copied", {"at": f"{name}2"}))
@@ -127,10 +134,7 @@ def test_a_clone_that_is_disabled_is_still_one_for_the_next_daemon(disabled: tup
         await _both_change(group)
         await a.restart()
         await asyncio.sleep(120.0)
-        for name in disabled:
-            enabled = a.get("Cluster", name)
-            enabled["metadata"].pop("annotations")
-            a.replace(enabled)
+        _enable(a, *disabled)
         await asyncio.sleep(120.0)
         assert _is_as_it_was(a)
         assert _contested(a) == {"b", "c"}
@@ -216,6 +220,45 @@ def test_through_another_member_comes_nothing_of_a_clone() -> None:
         assert _contested(a) == {"b", "c"}
 
     simulate(scenario, n=4, uids=CLONES)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.HUNG, None])
+def test_a_clone_of_a_silent_member_does_not_take_its_place(fault: Fault | None, restarts: bool) -> None:
+    """P1, W3: nothing shows that the one that is silent, or disabled, was renamed; later, both are known."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b, c = group.members
+        group.start()
+        await group.settle()
+        hand_over(b, a)
+        a.create(rule("all", CONFIG_MAP, deletionPolicy="Delete"))
+        b.create(config_map("copied", {"at": "b"}))
+        await group.settle()
+        if fault is None:
+            _disable(a, "b")
+        else:
+            group.fail("b", fault)
+        await asyncio.sleep(60.0)
+        if restarts:
+            await a.stop()
+        hand_over(c, a)
+        if restarts:
+            a.start()
+        await asyncio.sleep(30.0)
+        await _both_change(group)
+        assert _is_as_it_was(a)
+        assert _contested(a) == {"b", "c"}
+        group.fail("b", Fault.NONE)
+        _enable(a, "b")
+        await asyncio.sleep(120.0)
+        assert _is_as_it_was(a)
+        assert _contested(a) == {"b", "c"}
+        a.delete("Cluster", "c")
+        await group.settle()
+        assert {name: _data(a, name) for name in held(a)} == {"copied": {"at": "b2"}, "new": {"at": "b"}}
+
+    simulate(scenario, n=3, uids=CLONES)
 
 
 # One cluster of several names.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster.fields import Manifest
-from tests.sim.cluster.habits import Habits
+from tests.sim.cluster.habits import RENEWED, Habit, Habits
 from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.schedule.vocabulary import INSTANCE, LEFT, LETS_IN, NEWER, TEMPLATES, TRACKED_BY, TRACKED_IN
 
@@ -264,11 +264,23 @@ class Copy:
 
 
 def stored_forms(copy: Copy, habits: Habits, over: Manifest | None) -> Iterator[Copy]:
-    """Spell a copy as it may be stored: as it is wanted, and as the server spells it now; `over` is what is there."""
+    """Spell a copy as it may be stored: as it is wanted, and as the server spells it now; `over` is what is there.
+
+    What admission writes anew at each write may be anything.
+    """
     yield copy
     sent = {**copy.content, "metadata": {"labels": copy.labels}, "status": copy.status}
     made = habits.stored_form(copy.place.kind, sent, over)
-    yield replace(copy, content=content_of(made), labels=made["metadata"]["labels"], status=made["status"])
+    annotations = copy.annotations
+    if habits.has(copy.place.kind, Habit.RENEWS):
+        annotations = {name: text for name, text in annotations.items() if name != RENEWED}
+    yield replace(
+        copy,
+        content=content_of(made),
+        labels=made["metadata"]["labels"],
+        annotations=annotations,
+        status=made["status"],
+    )
 
 
 def content_of(manifest: Manifest) -> dict[str, Any]:

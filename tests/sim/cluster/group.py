@@ -15,14 +15,17 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from registry_controller.api.errors import Unreachable
+from registry_controller.api.meta import ObjectKey
 from registry_controller.report.metrics import Metrics
-from tests.sim.cluster.apiserver import Snapshot, Write
+from tests.sim.cluster.apiserver import ApiServer, Snapshot, Write
+from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.cluster.loop import run
 from tests.sim.cluster.member import DAEMON, NAMESPACE, Member
 from tests.sim.cluster.transport import Fault, Wire
 
 T = TypeVar("T")
 
+_CLUSTER = BY_KIND["Cluster"]
 _STOP_S = 60.0
 """How long a daemon may take to end: Kubernetes gives it half a minute, and answers may be under way."""
 
@@ -30,7 +33,8 @@ _STOP_S = 60.0
 class SimGroup:
     """N clusters, named a, b, c, ... `uids` gives some of them an ID, by name; `metrics` makes each daemon's.
 
-    `world` is what their API servers keep from the start; without it they are as new.
+    `world` is what their API servers keep from the start; without it they are as new. `clones` are the API servers of
+    clusters that were copied, by the name by which the copy calls itself.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class SimGroup:
         self._n = n
         self._uids = uids or {}
         self._wires: dict[tuple[str, str], Wire] = {}
+        self.clones: dict[str, ApiServer] = {}
         self.members: list[Member] = []
 
     async def __aenter__(self) -> Self:
@@ -80,7 +85,8 @@ class SimGroup:
     def wire(self, who: str, server: str) -> Wire:
         """Find the way from a daemon to a server."""
         if (who, server) not in self._wires:
-            self._wires[(who, server)] = Wire(self[server].server, chance=self.chance, who=who)
+            found = self.clones.get(server) or self[server].server
+            self._wires[(who, server)] = Wire(found, chance=self.chance, who=who)
         return self._wires[(who, server)]
 
     def wire_to(self, who: str, url: str) -> Wire:
@@ -88,6 +94,9 @@ class SimGroup:
         for member in self.members:
             if member.server.url == url:
                 return self.wire(who, member.name)
+        for name, server in self.clones.items():
+            if server.url == url:
+                return self.wire(who, name)
         raise Unreachable(f"{url}: no such host")
 
     def fail(self, name: str, fault: Fault) -> None:
@@ -117,6 +126,23 @@ class SimGroup:
             wire = self.wire(who.name, name)
             wire.server = member.server
             wire.cut()
+
+    def clone(self, name: str, called: str) -> None:
+        """Copy a cluster as it is: the copy has an address of its own, calls itself otherwise, and has no daemon."""
+        server = ApiServer(called, chance=self.chance, begins=self[name].server.snapshot())
+        own = server.store.get(_CLUSTER, ObjectKey("", name))
+        server.store.delete(_CLUSTER, ObjectKey("", name))
+        renamed = {part: value for part, value in own.items() if part not in ("metadata", "status")}
+        server.store.create(_CLUSTER, "", {**renamed, "metadata": {"name": called}}, manager="somebody")
+        status = server.store.get(_CLUSTER, ObjectKey("", called)) | {"status": own["status"]}
+        server.store.replace(_CLUSTER, ObjectKey("", called), status, manager="somebody", subresource="status")
+        self.clones[called] = server
+
+    def drop_clone(self, called: str) -> None:
+        """Switch a clone off."""
+        del self.clones[called]
+        for way in [way for way in self._wires if way[1] == called]:
+            self._wires.pop(way).set(Fault.REFUSED)
 
     def start(self) -> None:
         """Start every daemon."""

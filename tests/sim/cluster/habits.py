@@ -13,6 +13,9 @@ from tests.sim.cluster.refusal import Refusal
 STAMP = ("admitted", "yes")
 """The label that admission adds."""
 
+RENEWED = "written-at"
+"""The annotation that admission writes anew at each write."""
+
 
 class Habit(enum.Enum):
     """One thing that the API server does with the objects of a kind."""

@@ -1,7 +1,7 @@
 """An event loop whose time is virtual: when nothing is ready, it jumps to the next timer.
 
 Law: no thread, no socket, no real second. What waits for something that nobody will ever do is an error, not a hang;
-so is what goes on and on while no time passes.
+so is what goes on and on while no time passes, or while hardly any passes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ T = TypeVar("T")
 
 BEGIN_S = 1000.0
 _TURNS = 20_000
+_BUSY_TURNS, _BUSY_S = 2_000, 10
+"""A daemon that makes plan after plan takes so many turns of the loop in each second; a busy group does in some."""
 
 
 class _Clock:
@@ -22,6 +24,7 @@ class _Clock:
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
         self._turns = 0
+        self._second = self._turns_of_second = self._busy_s = 0
 
     def select(self, timeout: float | None) -> list[Any]:
         if timeout is None:
@@ -30,7 +33,17 @@ class _Clock:
         if self._turns > _TURNS:
             raise RuntimeError(f"{_TURNS} turns of the loop, and no time has passed")
         self._loop.advance(timeout)
+        self._count_turn(int(self._loop.time()))
         return []
+
+    def _count_turn(self, second: int) -> None:
+        if second != self._second:
+            is_busy = second == self._second + 1 and self._turns_of_second > _BUSY_TURNS
+            self._busy_s = self._busy_s + 1 if is_busy else 0
+            self._second, self._turns_of_second = second, 0
+        self._turns_of_second += 1
+        if self._busy_s >= _BUSY_S:
+            raise RuntimeError(f"more than {_BUSY_TURNS} turns of the loop in each of {_BUSY_S} seconds")
 
     def close(self) -> None:
         pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import random
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from registry_controller.api import meta
 from tests.sim.checks.expected_copies import marks_of
 from tests.sim.cluster.group import carry_over
 from tests.sim.cluster.kinds import BY_KIND
@@ -202,6 +204,36 @@ def hears_out_of_order_from(stage: Stage, member: Member, peer: str, late_s: flo
 
 
 # API servers.
+
+
+@deed(_other_and_duration, fault=True, weight=0)
+def meets_a_clone(stage: Stage, member: Member, peer: str, duration_s: float) -> bool:
+    """Carry the Cluster and the Secret of a copy of another member's etcd here, and take both away later.
+
+    The copy runs beside the original under another name. Its Cluster stays here: each member that took it would have to
+    delete it.
+    """
+    group, other, called = stage.group, stage.group[peer], f"{peer}-copy"
+    own, secret = other.find("Cluster", peer), other.find("Secret", other.published, namespace=NAMESPACE)
+    if stage.rebuilt or group.clones or own is None or "status" not in own or secret is None:
+        return False
+    group.clone(peer, called)
+    text = base64.b64decode(secret["data"][meta.KUBECONFIG_KEY]).decode().replace(f"//{peer}.", f"//{called}.")
+    info = {"name": called, "annotations": {meta.SYNC_DISABLED: "true"}}
+    data = {meta.KUBECONFIG_KEY: base64.b64encode(text.encode()).decode()}
+    reference = {"secretRef": {"name": called, "namespace": NAMESPACE}}
+    member.create({**secret, "metadata": {**info, "namespace": NAMESPACE}, "data": data})
+    member.create({"kind": "Cluster", "metadata": info, "spec": {**own["spec"], "authInfo": reference}})
+
+    def forget() -> None:
+        for kind, namespace in (("Cluster", ""), ("Secret", NAMESPACE)):
+            if member.find(kind, called, namespace=namespace) is not None:
+                member.delete(kind, called, namespace=namespace)
+        group.drop_clone(called)
+
+    stage.until(duration_s, forget)
+    return True
+
 
 _FIXED = [BY_KIND[kind] for kind in ("Cluster", "ClusterFeature", "Secret", "Namespace", "CustomResourceDefinition")]
 

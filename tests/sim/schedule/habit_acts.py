@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.sim.checks.expected_copies import marks_of
 from tests.sim.cluster.fields import Manifest, Path
-from tests.sim.cluster.habits import Habit
+from tests.sim.cluster.habits import RENEWED, Habit
 from tests.sim.cluster.member import Member
 from tests.sim.schedule.drawing import one_and_a_value
 from tests.sim.schedule.stage import Stage, deed
@@ -16,6 +16,7 @@ _PATHS: dict[Habit, Path] = {
     Habit.REFUSES_DRY_RUNS: (),
     Habit.DENIES_DRY_RUNS: (),
     Habit.KEEPS: ("spec", "where"),
+    Habit.RENEWS: ("metadata", "annotations", RENEWED),
 }
 KIND = "Widget"
 

@@ -228,7 +228,9 @@ def stored_otherwise(chance: random.Random, names: str) -> list[Step]:
     """Let an API server make something else of a copy than what it is sent; or somebody edit the copy's status."""
     here, owner, _ = _three(chance, names)
     place = ("Widget", "default", chance.choice("xyz"))
-    habit = chance.choice(("NORMALISES", "NORMALISES", "STAMPS", "REFUSES_DRY_RUNS", "DENIES_DRY_RUNS", "", "", ""))
+    habit = chance.choice(
+        ("NORMALISES", "NORMALISES", "STAMPS", "RENEWS", "REFUSES_DRY_RUNS", "DENIES_DRY_RUNS", "", "", "")
+    )
     happen = Step(0.0, "has a habit", here, (habit,))
     if not habit:
         happen = Step(0.0, "has an old definition", here, (chance.choice((30.0, TO_THE_END_S, TO_THE_END_S)),))

@@ -34,7 +34,7 @@ _PAUSES_WEIGHTS = (30, 15, 20, 20, 10, 5)
 _FURNITURE = 7
 _BRAKED, _CLOSED = 0.12, 0.15
 _OFTEN = ((race_on_slow_ways, 0.08), (stored_otherwise, 0.4), (moved_in_vain, 0.15), (rules_reinstalled, 0.15))
-_RARE = {"is rebuilt": 0.1, "shares what lets in": 0.05, "has many names": 0.02}
+_RARE = {"is rebuilt": 0.1, "shares what lets in": 0.05, "has many names": 0.02, "meets a clone": 0.05}
 
 
 @dataclass(frozen=True)

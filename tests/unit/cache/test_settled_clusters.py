@@ -42,3 +42,15 @@ def test_the_oldest_member_is_forgotten_where_too_many_are_held() -> None:
     held.settle(ClusterUID("b"), cluster("two"))
     assert held.get(MEMBER) is None
     assert held.get(ClusterUID("b")) == cluster("two")
+
+
+def test_a_moment_that_is_past_is_not_waited_for_again() -> None:
+    """The member may have no connection then, and nobody asks for its Cluster: plans would follow without a pause."""
+    now_s = 0.0
+    held = SettledClusters(window_s=30.0, now_s=lambda: now_s)
+    held.settle(MEMBER, cluster("one"))
+    held.settle(MEMBER, cluster("two"))
+    assert held.due_s == 30.0
+    now_s = 30.0
+    assert held.due_s is None
+    assert held.settle(MEMBER, cluster("two")) == cluster("two")

@@ -205,24 +205,64 @@ def answers(**names: str) -> Mapping[ClusterUID, clones.Answers]:
 
 
 def test_p1_clones_are_remembered_until_one_of_their_clusters_goes() -> None:
-    found = CloneState().updated(clusters_of("b", "c"), answers(b="b", c="c"))
+    found = CloneState().updated(clusters_of("b", "c"), answers(b="b", c="c"), {})
     assert found.clones == {B: {"uid-b", "uid-c"}}
-    silent = found.updated(clusters_of("b", "c"), {})
+    silent = found.updated(clusters_of("b", "c"), {}, {})
     assert silent.clones == {B: {"uid-b", "uid-c"}}
-    assert silent.updated(clusters_of("b"), answers(b="b")).clones == {}
+    assert silent.updated(clusters_of("b"), answers(b="b"), {}).clones == {}
 
 
 def test_p1_a_new_daemon_reads_from_the_status_that_there_were_clones() -> None:
     """Only once: what a status says later is what we have written."""
-    begun = CloneState().updated(clusters_of("b", "c", contested=True), {})
+    begun = CloneState().updated(clusters_of("b", "c", contested=True), {}, {})
     assert begun.clones == {B: {"uid-b", "uid-c"}}
-    resolved = begun.updated(clusters_of("b", "c", contested=True), answers(b="b", c="b"))
+    resolved = begun.updated(clusters_of("b", "c", contested=True), answers(b="b", c="b"), {})
     assert resolved.clones == {}
-    assert resolved.updated(clusters_of("b", "c", contested=True), {}).clones == {}
+    assert resolved.updated(clusters_of("b", "c", contested=True), {}, {}).clones == {}
+
+
+@pytest.mark.parametrize(
+    ("told", "servers", "contested"),
+    [
+        ({"c": "c"}, {"b": "b.test", "c": "c.test"}, "bc"),
+        ({"c": "c"}, {"b": "b.test", "c": "b.test"}, ""),
+        ({"c": "c"}, {"c": "c.test"}, ""),
+        ({"c": "x"}, {"b": "b.test", "c": "c.test"}, ""),
+        ({"c": "bc"}, {"b": "b.test", "c": "c.test"}, ""),
+        ({"b": "b"}, {"b": "b.test", "c": "c.test"}, ""),
+        ({"b": "c", "c": "c"}, {"b": "b.test", "c": "c.test"}, ""),
+        ({}, {"b": "b.test", "c": "c.test"}, ""),
+    ],
+    ids=[
+        "a server elsewhere calls itself by its Cluster's name",
+        "at the same address: it was renamed",
+        "nobody knows where the silent one is",
+        "an alias elsewhere",
+        "a server elsewhere has both names",
+        "a later one is silent",
+        "it was renamed, and answers at both addresses",
+        "both are silent",
+    ],
+)
+def test_p1_another_server_does_not_take_the_place_of_a_silent_one(
+    told: Mapping[str, str], servers: Mapping[str, str], contested: str
+) -> None:
+    found = CloneState().updated(
+        clusters_of("b", "c"), answers(**told), {f"uid-{name}": server for name, server in servers.items()}
+    )
+    assert found.clones == ({B: {f"uid-{name}" for name in contested}} if contested else {})
+
+
+def test_p1_once_a_renamed_cluster_was_proven_the_former_one_may_be_silent_anywhere() -> None:
+    """A restart begins anew with the older one; until then, what was proven counts."""
+    both, servers = clusters_of("b", "c"), {"uid-b": "b.test", "uid-c": "c.test"}
+    proven = CloneState().updated(both, answers(b="c", c="c"), servers)
+    assert proven.updated(both, answers(c="c"), servers).clones == {}
+    assert proven.updated(both, answers(b="b"), servers).clones == {B: {"uid-b", "uid-c"}}
 
 
 def test_p1_the_names_by_which_an_id_calls_itself_stay_until_it_is_gone() -> None:
-    found = CloneState().updated(clusters_of("b", "c"), answers(b="bx", c="bx"))
+    found = CloneState().updated(clusters_of("b", "c"), answers(b="bx", c="bx"), {})
     assert found.own_names == {B: {"b", "x"}}
-    assert found.updated(clusters_of("b", "c"), {}).own_names == {B: {"b", "x"}}
-    assert found.updated({}, {}).own_names == {}
+    assert found.updated(clusters_of("b", "c"), {}, {}).own_names == {B: {"b", "x"}}
+    assert found.updated({}, {}, {}).own_names == {}
