@@ -148,15 +148,17 @@ def _resolve_peer(cluster_id: ClusterUID, same: list[Cluster], inputs: ResolverI
 
 
 def _with_other_ways(found: ResolvedCluster, aliases: Iterable[Cluster], inputs: ResolverInputs) -> ResolvedCluster:
-    """Add the other ways to a cluster that is to be read: of its aliases, and of its Secrets that no Cluster names."""
+    """Add the other ways to a cluster that is to be read: of its aliases, and of its Secrets."""
     if found.disabled or found.waiting:
         return found
     true_aliases = (alias for alias in aliases if alias.uid in inputs.clones.aliases)
     of_aliases = (_find_credentials(alias, inputs).credentials for alias in true_aliases)
+    unnamed = inputs.unnamed.get(found.cluster.cluster_id, ())
     others = other_ways(
         found.credentials,
         aliases=(way for way in of_aliases if way is not None),
-        unnamed=_at_endpoint(inputs.unnamed.get(found.cluster.cluster_id, ()), found.cluster, inputs),
+        unnamed=_at_endpoint(unnamed, found.cluster, inputs),
+        as_stored=(*_find_stored(found.cluster, inputs), *unnamed),
     )
     return replace(found, others=others) if others else found
 
@@ -167,6 +169,14 @@ def _at_endpoint(ways: Iterable[Credentials], cluster: Cluster, inputs: Resolver
             yield with_endpoint(credentials, cluster.endpoint_for(inputs.network_name))
         except InvalidKubeconfig:
             continue
+
+
+def _find_stored(cluster: Cluster, inputs: ResolverInputs) -> tuple[Credentials, ...]:
+    """Return the credentials in the Secret that a Cluster names, at the address in it; none in a disputed Secret."""
+    if cluster.secret is None or cluster.secret in inputs.disputed_secrets:
+        return ()
+    found = inputs.credentials.get(cluster.secret)
+    return (found,) if isinstance(found, Credentials) else ()
 
 
 def _find_credentials(cluster: Cluster, inputs: ResolverInputs) -> ResolvedCluster:

@@ -131,15 +131,20 @@ def test_a_rule_that_lost_a_field_does_nothing_before_and_after_a_restart(member
         home.apply(rule("lost", CONFIG_MAP, entry, targetClusters={"names": [home.name]}))
         eventually(lambda: reason() == "FieldsPruned")
         assert "targetClusters" not in here.get("rsr", "lost")["spec"]
-        here.daemon.restart()
-        here.daemon.wait_ready(timeout_s=180)
 
         def does_nothing() -> bool:
             assert (reason(), _uids(here, "configmaps", "field-lost")) == ("FieldsPruned", {})
             return True
 
-        steadily(does_nothing, for_s=10.0)
+        for is_silent in (False, True):
+            if is_silent:
+                home.cluster.apiserver.stop()
+            here.daemon.restart()
+            here.daemon.wait_ready(timeout_s=180)
+            steadily(does_nothing, for_s=10.0)
     finally:
+        home.cluster.apiserver.start()
+        home.cluster.apiserver.wait_ready(timeout_s=180)
         _install(here, lambda properties: None)
 
 

@@ -20,11 +20,13 @@ class FakeWay(NamedTuple):
 WAYS = st.builds(FakeWay, st.integers(0, 2), st.integers(0, 2))
 
 
-@given(st.none() | WAYS, st.lists(WAYS), st.lists(WAYS))
-def test_every_way_is_listed_once(own: FakeWay | None, aliases: list[FakeWay], unnamed: list[FakeWay]) -> None:
-    others = other_ways(own, aliases=aliases, unnamed=unnamed)
+@given(st.none() | WAYS, st.lists(WAYS), st.lists(WAYS), st.lists(WAYS))
+def test_every_way_is_listed_once(
+    own: FakeWay | None, aliases: list[FakeWay], unnamed: list[FakeWay], stored: list[FakeWay]
+) -> None:
+    others = other_ways(own, aliases=aliases, unnamed=unnamed, as_stored=stored)
     assert len(set(others)) == len(others)
-    assert set(others) == {*aliases, *unnamed} - {own}
+    assert set(others) == {*aliases, *unnamed, *stored} - {own}
 
 
 @given(WAYS, st.lists(WAYS, unique=True), st.sets(WAYS), st.booleans())

@@ -89,6 +89,36 @@ def test_a_member_that_names_another_secret_is_read_without_a_break(
 
 
 @pytest.mark.clause("P7")
+@pytest.mark.parametrize("address", ["https://nowhere.sim:6443", "not an address"])
+def test_a_peer_whose_endpoint_does_not_work_is_read_at_the_address_in_its_secret(address: str) -> None:
+    """Before and after a restart, and its Cluster here says so; the endpoint is used once it works."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share(group)
+        here, there = group["a"], group["b"]
+        there.options["MANAGE_LOCAL_CLUSTER_SECRET"] = "false"
+        await there.restart()
+        found = there.get("Cluster", "b")
+        spoilt = {**found["spec"], "kubernetesApiEndpoints": [{"serverAddress": address}]}
+        there.replace({**found, "spec": spoilt})
+        await asyncio.sleep(200.0)
+        assert here.get("Cluster", "b")["spec"] == spoilt
+        for _ in range(2):
+            assert _is_read(here, "b")
+            assert _other_way(here, "b")
+            await here.restart()
+            await asyncio.sleep(60.0)
+        there.create(config_map("late", {"at": "b"}, labels={"keep": "stays"}))
+        there.replace({**there.get("Cluster", "b"), "spec": found["spec"]})
+        await group.settle()
+        assert "late" in held(here)
+        assert _is_read(here, "b")
+        assert not _other_way(here, "b")
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("P7")
 @pytest.mark.parametrize("what", ["another token", "another address", "unusable"])
 def test_a_peer_whose_new_credentials_do_not_work_is_read_with_the_earlier_ones(what: str) -> None:
     """Its Cluster here says so. What it publishes after that is heard."""

@@ -248,7 +248,7 @@ def test_a_provenance_beside_the_originals_annotation_counts_nothing() -> None:
 
 @pytest.mark.parametrize("is_bound", [True, False])
 def test_the_copy_of_an_unknown_cluster_is_replaced_where_its_mark_is_bound(is_bound: bool) -> None:
-    """O1, O9, O11: a mark that names nothing leaves a native object, of which others make copies."""
+    """O1, O9, O11: an object with a mark that names nothing stays, and is no copy."""
 
     async def scenario(group: SimGroup) -> None:
         here, owner = group["a"], group["b"]

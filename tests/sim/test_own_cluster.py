@@ -320,6 +320,10 @@ def test_a_departure_that_was_ordered_ends_however_many_copies_go(who: str) -> N
         for member in (a, c) if who == "leaves" else (a,):
             assert held(member) == {"stays", *(f"a-{number}" for number in range(120))}, member.name
             assert not [rule for rule in member.list("ResourceSyncRule") if "haltedAt" in str(rule.get("status"))]
+        if who == "is declared":  # another's word is no order
+            assert len(held(c)) == 242
+            assert "haltedAt" in str(c.get("ResourceSyncRule", "goes")["status"])
+            assert knows(c, "b") == (True, True)
 
     simulate(scenario, n=3)
 

@@ -4,7 +4,7 @@ What made a copy is a rule, the cluster in which that rule was created, its UID 
 rule of the same name that differs in one of these is another rule.
 
 Laws: an unknown fact proves nothing · a rule that is missing at its owner was deleted only where something shows that:
-the event of the deletion, the owner's record, or a definition of rules that is older than the rule and still there ·
+the event of the deletion, the owner's record, or the definition of rules in which the rule was, if it is still there ·
 another rule of that name decides about each copy as the copy's own rule would, and the policy in the copy counts.
 """
 

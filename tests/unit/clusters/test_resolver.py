@@ -100,11 +100,18 @@ def test_an_endpoint_that_cannot_be_used_is_a_problem_with_the_credentials() -> 
     ]
     assert resolved.credentials is None
     assert "serverAddress" in resolved.auth_problem
+    assert resolved.ways == (credentials("b"),)
+
+
+def test_p7_the_address_in_the_secret_is_another_way_than_the_endpoint() -> None:
+    resolved = resolve(cluster("b", spec={"kubernetesApiEndpoints": ENDPOINTS})).clusters["b"]
+    assert [way.server for way in resolved.ways] == ["https://anywhere.test", credentials("b").server]
 
 
 def test_o7_a_secret_that_several_members_name_is_used_for_none() -> None:
     resolution = resolve(cluster("b", secret="s"), cluster("c", secret="s"), disputed={"s": ("b", "c")})
     problem = "Secret registry/s is named by the Clusters b, c: each needs one of its own"
+    assert not any(found.ways for found in resolution.clusters.values())
     assert {name: reasons(found) for name, found in resolution.clusters.items()} == {
         "b": {"auth_problem": problem},
         "c": {"auth_problem": problem},

@@ -21,19 +21,30 @@ OWN, RENEWED, MOVED = FakeWay("b"), FakeWay("b", "second"), FakeWay("elsewhere")
 
 
 @pytest.mark.parametrize(
-    ("own", "aliases", "unnamed", "others"),
+    ("own", "aliases", "unnamed", "as_stored", "others"),
     [
-        (OWN, [], [], ()),
-        (OWN, [RENEWED], [MOVED], (RENEWED, MOVED)),
-        (OWN, [OWN], [OWN, RENEWED, RENEWED], (RENEWED,)),
-        (None, [OWN], [RENEWED], (OWN, RENEWED)),
+        (OWN, [], [], [], ()),
+        (OWN, [RENEWED], [MOVED], [], (RENEWED, MOVED)),
+        (OWN, [OWN], [OWN, RENEWED, RENEWED], [OWN], (RENEWED,)),
+        (None, [OWN], [RENEWED], [], (OWN, RENEWED)),
+        (MOVED, [], [RENEWED], [OWN], (RENEWED, OWN)),
     ],
-    ids=["no other", "what a person carried here comes first", "each once, without the own", "without usable own ones"],
+    ids=[
+        "no other",
+        "what a person carried here comes first",
+        "each once, without the own",
+        "without usable own ones",
+        "at the address in the Secret, last",
+    ],
 )
 def test_the_other_ways_to_a_peer(
-    own: FakeWay | None, aliases: list[FakeWay], unnamed: list[FakeWay], others: tuple[FakeWay, ...]
+    own: FakeWay | None,
+    aliases: list[FakeWay],
+    unnamed: list[FakeWay],
+    as_stored: list[FakeWay],
+    others: tuple[FakeWay, ...],
 ) -> None:
-    assert other_ways(own, aliases=aliases, unnamed=unnamed) == others
+    assert other_ways(own, aliases=aliases, unnamed=unnamed, as_stored=as_stored) == others
 
 
 @pytest.mark.parametrize(
