@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from registry_controller.api import meta, names
-from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
+from registry_controller.api.meta import ClusterUID, GroupKind, Manifest, ObjectKey, Target
 from registry_controller.clusters.metadata import LocalMetadata
 from registry_controller.core.rules.schema import find_pruned_fields
 from registry_controller.engine import Engine
@@ -279,6 +279,10 @@ class Daemon:
     def on_peers_changed(self) -> None:
         """Report the status of all Clusters again."""
         self.status_reporter.clusters_changed()
+
+    def on_schema_changed(self, kind: GroupKind) -> None:
+        """Compare the copies of the kind again."""
+        self.lost_fields.on_schema_changed(kind)
 
     def on_watches_changed(self) -> None:
         """Report the status of all rules again."""

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from registry_controller.api import meta, names
-from registry_controller.api.meta import ClusterUID, ObjectKey, Target
+from registry_controller.api.meta import ClusterUID, GroupKind, ObjectKey, Target
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.caches import Caches
 from registry_controller.cache.copy_index import CopyIndex
@@ -69,6 +69,9 @@ class EngineObserver(Protocol):
 
     def on_peers_changed(self) -> None:
         """The status of a Cluster may differ."""
+
+    def on_schema_changed(self, kind: GroupKind) -> None:
+        """The schemas of a kind here may have changed: its copies are to be compared again."""
 
     def on_watches_changed(self) -> None:
         """The errors or the completeness of a watch changed: the status of a rule may differ."""
@@ -290,6 +293,10 @@ class Engine:
     def on_kinds_changed(self) -> None:
         """Search the served kinds for orphans again."""
         self.orphans.on_kinds_changed()
+
+    def on_schema_changed(self, kind: GroupKind) -> None:
+        """Report the change: copies of the kind may not be stored as they were compared."""
+        self._observer.on_schema_changed(kind)
 
     def on_definition_of_rules(self, definition: Definition | None) -> None:
         """Note the definition with which rules are here; it may be why a rule is not as it was written."""

@@ -16,7 +16,8 @@ import yaml
 
 from registry_controller.api import meta
 from registry_controller.api.errors import RegistryError
-from registry_controller.api.meta import GVK, ObjectKey
+from registry_controller.api.fields import Field
+from registry_controller.api.meta import GVK, GroupKind, ObjectKey
 from registry_controller.core.rules.schema import find_unknown_properties, get_schema
 from registry_controller.kube.object import PartialObject, decode_manifest
 from registry_controller.report.logs import get_logger
@@ -64,7 +65,8 @@ class DefinitionCache(EventHandler):
     `of_rules` and `of_features` are the definitions of ResourceSyncRules and of ClusterFeatures; None while one is
     missing or not known yet. `read` and `read_of_features` are their last quorum reads. `lost_of_rules` are the fields
     of a rule that its definition drops. `is_listed` is False until the definitions were listed, or cannot be.
-    `rules_change` is called with the definition of rules, and `features_change` when that of ClusterFeatures changed.
+    `rules_change` is called with the definition of rules, `features_change` when that of ClusterFeatures changed, and
+    `schema_change` with the kind of another definition whose schemas may have changed.
     """
 
     def __init__(
@@ -73,10 +75,12 @@ class DefinitionCache(EventHandler):
         on_change: Callable[[], None],
         rules_change: Callable[[Definition | None], None],
         features_change: Callable[[], None],
+        schema_change: Callable[[GroupKind], None] = lambda _: None,
     ) -> None:
         self._on_change = on_change
         self._rules_change = rules_change
         self._features_change = features_change
+        self._schema_change = schema_change
         self._ours = read_bundled()
         self._complete = self.is_listed = False
         self.of_rules: Definition | None = None
@@ -88,7 +92,9 @@ class DefinitionCache(EventHandler):
 
     def on_object(self, obj: PartialObject) -> None:
         """Record a definition."""
-        self._known[obj.key] = obj.generation
+        known, self._known[obj.key] = self._known.get(obj.key), obj.generation
+        if known not in (None, obj.generation):
+            self._schema_change(_kind_of(obj))
         if obj.key.name == OF_RULES:
             self.of_rules = _next_definition(self.of_rules, obj)
             self._rules_change(self.of_rules)
@@ -146,6 +152,11 @@ class DefinitionCache(EventHandler):
                     crd=name,
                     fields=", ".join(lost),
                 )
+
+
+def _kind_of(obj: PartialObject) -> GroupKind:
+    spec = Field(decode_manifest(obj.raw), "")["spec"]
+    return GroupKind(spec["group"].text(), spec["names"]["kind"].text())
 
 
 def _next_definition(known: Definition | None, obj: PartialObject) -> Definition:

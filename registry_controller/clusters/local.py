@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, NoReturn, Protocol
 
 from registry_controller.api import meta
-from registry_controller.api.meta import GVK
+from registry_controller.api.meta import GVK, GroupKind
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.crds import (
@@ -59,6 +59,9 @@ class LocalObserver(Protocol):
     def on_kinds_changed(self) -> None:
         """The kinds that the local API server serves may have changed."""
 
+    def on_schema_changed(self, kind: GroupKind) -> None:
+        """The definition of a kind changed: its objects may be read otherwise, without another revision."""
+
     def on_definition_of_rules(self, definition: Definition | None) -> None:
         """The definition of ResourceSyncRules is there, or is missing."""
 
@@ -93,6 +96,7 @@ class LocalCluster:
             on_change=self._kinds_changed,
             rules_change=observer.on_definition_of_rules,
             features_change=observer.on_definition_of_features,
+            schema_change=observer.on_schema_changed,
         )
         self._rules_definition = DefinitionReader(
             OF_RULES, reader=reader, discovery=discovery, on_read=self._on_rules_definition

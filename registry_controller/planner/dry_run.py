@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, RegistryError, TooManyRequests, Unreachable
-from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
+from registry_controller.api.meta import ClusterUID, GroupKind, Manifest, ObjectKey, Target
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Apply, Decision, Hold, Reason
@@ -296,6 +296,9 @@ class _IgnoreChanges:
         pass
 
     def on_peers_changed(self) -> None:
+        pass
+
+    def on_schema_changed(self, kind: GroupKind) -> None:
         pass
 
     def on_watches_changed(self) -> None:

@@ -248,3 +248,9 @@ def test_a_field_that_the_definition_here_drops_is_named_and_comes_with_its_upgr
     first.apply(_definition("watts", "colour", "dimmed"))
     eventually(lambda: first.get("lamp", "one")["spec"] == {"watts": 40, "colour": "red", "dimmed": False})
     first.kubectl("wait", "--for=condition=Synced", "rsr/lamps", "--timeout=180s")
+    first.apply(_definition("watts", "colour"))  # which drops the field of a stored copy, and gives no event
+    eventually(lambda: first.get("lamp", "one")["spec"] == {"watts": 40, "colour": "red"})
+    eventually(lambda: "spec.dimmed" in said(), within_s=300)
+    first.apply(_definition("watts", "colour", "dimmed"))
+    first.kubectl("wait", "--for=condition=Synced", "rsr/lamps", "--timeout=300s")
+    assert first.get("lamp", "one")["spec"] == {"watts": 40, "colour": "red", "dimmed": False}

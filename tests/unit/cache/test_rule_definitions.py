@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api.errors import Forbidden
+from registry_controller.api.meta import GroupKind
 from registry_controller.cache.crds import OF_RULES, Definition, DefinitionCache
 from registry_controller.cache.registry import Registry
 from registry_controller.kube.object import decode_object
@@ -115,3 +116,19 @@ def test_the_definitions_are_reported_once_when_they_are_known_or_cannot_be(is_r
             cache.on_synced(5)
         assert cache.is_listed
     assert reported == [None]
+
+
+def test_a_definition_that_changed_is_reported_with_its_kind() -> None:
+    """Not one that is new, nor a change of its status."""
+    reported: list[GroupKind] = []
+    cache = DefinitionCache(
+        on_change=lambda: None,
+        rules_change=lambda _: None,
+        features_change=lambda: None,
+        schema_change=reported.append,
+    )
+    spec = {"group": "sim.example", "names": {"kind": "Widget"}}
+    for revision, generation in enumerate((1, 1, 2, 2), 5):
+        metadata = {"name": "w", "uid": "u", "resourceVersion": str(revision), "generation": generation}
+        cache.on_object(decode_object(json.dumps({"metadata": metadata, "spec": spec}).encode()))
+    assert reported == [GroupKind("sim.example", "Widget")]

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from registry_controller.api.errors import Forbidden, RegistryError
-from registry_controller.api.meta import GVK, Target
+from registry_controller.api.meta import GVK, GroupKind, Target
 from registry_controller.cache.write_results import Doubted
 from registry_controller.sync.lost_fields import INTERVAL_S, LostFields
 from tests.sim.cluster.loop import run
@@ -32,6 +32,9 @@ class Bench:
         copies: Any = self
         self.lost = LostFields(reader=self, copies=copies, enqueue=self.enqueued.append)
 
+    def cache_of(self, group: str, kind: str) -> Any:
+        return self.find(WIDGET)[0] if (group, kind) == WIDGET[:2] else None
+
     async def get_path(self, path: str) -> bytes:
         assert path == "/openapi/v3"
         self.asked += 1
@@ -48,7 +51,13 @@ class Bench:
             self.doubted.append(target)
 
         kind = GVK(target.group, "v1", target.kind)
-        return SimpleNamespace(kind=kind, record_write=record_write), self.records.get(target)
+        cache = SimpleNamespace(
+            kind=kind,
+            record_write=record_write,
+            records={target.key: self.records.get(target)},
+            target=lambda key: target._replace(name=key.name),
+        )
+        return cache, self.records.get(target)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -73,6 +82,26 @@ def test_only_the_kinds_whose_schema_changed_are_asked_about() -> None:
             bench.answer = {"apis/sim.example/v1": "2", "api/v1": "1"}
             await asyncio.sleep(3 * INTERVAL_S)
             assert bench.doubted == bench.enqueued == [WIDGET, WIDGET]  # at this look, and at the next
+
+    run(scenario)
+
+
+def test_the_copies_of_a_kind_whose_definition_changed_are_compared_at_two_looks() -> None:
+    """The API servers need not serve it at once; nothing is asked about other kinds, or of kinds without copies."""
+
+    async def scenario() -> None:
+        bench = Bench()
+        bench.records = {WIDGET: SimpleNamespace(lost=())}
+        async with bench.running():
+            bench.lost.on_schema_changed(GroupKind("sim.example", "Gadget"))
+            await asyncio.sleep(5 * INTERVAL_S)
+            assert not bench.enqueued
+            bench.lost.on_schema_changed(GroupKind(*WIDGET[:2]))
+            await asyncio.sleep(2.0)
+            assert bench.doubted == bench.enqueued == [WIDGET]
+            await asyncio.sleep(5 * INTERVAL_S)
+            assert bench.doubted == bench.enqueued == [WIDGET, WIDGET]
+            assert bench.asked == 0
 
     run(scenario)
 
