@@ -166,6 +166,11 @@ class ApiServer:
         """Say whether a definition is about to go."""
         return BY_KIND[kind] in self._terminating
 
+    def check_created(self, kind: Kind) -> None:
+        """Refuse to create an object whose definition is about to go."""
+        if kind in self._terminating:
+            raise Refusal(405, "MethodNotAllowed", "create not allowed while custom resource definition is terminating")
+
     def serves(self, kind: str) -> bool:
         """Say whether a kind is served in any version."""
         return bool(self._versions[BY_KIND[kind]])
@@ -249,9 +254,8 @@ class ApiServer:
         manager = request.query.get("fieldManager", "unknown")
         if method in ("POST", "PUT") and body.get("apiVersion", request.api_version) != request.api_version:
             raise Refusal(400, "BadRequest", "the API version in the data does not match the expected API version")
-        if method == "POST" and not key.name and kind in self._terminating:
-            raise Refusal(405, "MethodNotAllowed", "create not allowed while custom resource definition is terminating")
         if method == "POST" and not key.name:
+            self.check_created(kind)
             return request.shown(self.store.create(kind, key.namespace, body, manager=manager, dry_run=dry))
         if method == "DELETE":
             judged = body.get("preconditions") or {}

@@ -257,6 +257,7 @@ class Member:
     def create(self, manifest: Manifest, *, born: str = "") -> dict[str, Any]:
         """Create an object; `born` is the creationTimestamp that it gets, where clocks must not decide."""
         kind = BY_KIND[manifest["kind"]]
+        self.server.check_created(kind)
         return copied(self._store.create(kind, _key(manifest).namespace, manifest, manager="kubectl", born=born))
 
     def apply(self, manifest: Manifest, *, born: str = "") -> dict[str, Any]:

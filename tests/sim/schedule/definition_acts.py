@@ -89,7 +89,8 @@ def has_its_rules_reinstalled(
         for rule in own if member.server is server else ():
             info = rule["metadata"]
             is_core = CORE_RESOURCE in (info.get("labels") or {})
-            if is_core or not server.serves(kind.kind) or member.find(kind.kind, info["name"]) is not None:
+            is_served = server.serves(kind.kind) and not server.is_terminating(kind.kind)
+            if is_core or not is_served or member.find(kind.kind, info["name"]) is not None:
                 continue
             kept = {name: info[name] for name in ("name", "annotations") if name in info}
             member.create({"kind": kind.kind, "metadata": kept, "spec": rule["spec"]})
