@@ -6,24 +6,30 @@ Laws: an object whose deletion was an event is absent for its owner's reason, un
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
+from registry_controller.api.feature import Feature
 from registry_controller.api.meta import ObjectKey
 
 _MOST: Final = 10_000
 """The deletions by an event that are kept."""
+_MOST_FORMER: Final = 256
+"""The features that are remembered."""
 
 
 class LostObjects:
     """The objects of one kind at one peer that may be lost with their definition, or with the server's history.
 
-    `deleted` holds the objects whose deletion was an event, since the kind was not served last.
+    `deleted` holds the objects whose deletion was an event, since the kind was not served last, `former` the features
+    that are gone, as they were last.
     """
 
     def __init__(self) -> None:
         self._is_unserved = False
         self._changed_at = 0
         self.deleted: dict[ObjectKey, None] = {}
+        self.former: dict[ObjectKey, Feature] = {}
 
     def note_there(self, key: ObjectKey) -> None:
         """Note that an object exists."""
@@ -34,6 +40,13 @@ class LostObjects:
         self.deleted[key] = None
         if len(self.deleted) > _MOST:
             del self.deleted[next(iter(self.deleted))]
+
+    def note_former(self, key: ObjectKey, feature: Feature) -> None:
+        """Note a feature that is gone, by an event or without."""
+        self.former.pop(key, None)
+        self.former[key] = feature
+        if len(self.former) > _MOST_FORMER:
+            del self.former[next(iter(self.former))]
 
     def note_unserved(self) -> None:
         """Note that the kind is not served: its objects went with its definition, as events or without."""
@@ -50,10 +63,10 @@ class LostObjects:
         """Return whether an absent object, known at a revision, may be lost without a deletion by its owner."""
         return (self._is_unserved or revision <= self._changed_at) and key not in self.deleted
 
-    @property
-    def is_any_lost(self) -> bool:
-        """True if any absence may be a loss."""
-        return (self._is_unserved or self._changed_at > 0) and not self.deleted
+    def list_lost_features(self) -> Iterator[Feature]:
+        """List the features that are gone and may be lost without a deletion by their owner."""
+        if self._is_unserved or self._changed_at > 0:
+            yield from (feature for key, feature in self.former.items() if key not in self.deleted)
 
 
 _LEAP: Final = 500_000_000

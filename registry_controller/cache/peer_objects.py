@@ -13,6 +13,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
 from registry_controller.cache.definition_state import DefinitionState
+from registry_controller.cache.lost_objects import LostObjects
 from registry_controller.cache.members import MemberRecord, Members, membership_of
 from registry_controller.kube.object import PartialObject
 
@@ -86,13 +87,20 @@ class PeerObjects(abc.ABC):
 class PeerFeatures(PeerObjects):
     """The ClusterFeatures that a peer holds.
 
-    `changed` is called when they may choose other rules, `deleted` when one of them went.
+    `changed` is called when they may choose other rules, `deleted` when one of them went. `lost` has those.
     `deleted_rules` is the peer's record of the rules that were deleted in it, each with the loop's time in seconds at
     which it was first seen.
     """
 
-    def __init__(self, *, changed: Callable[[], None], deleted: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        *,
+        changed: Callable[[], None],
+        deleted: Callable[[], None] = lambda: None,
+        lost: LostObjects | None = None,
+    ) -> None:
         super().__init__()
+        self._lost = lost or LostObjects()
         self.deleted_rules: Mapping[DeletedRule, float] = {}
         self._tell = changed
         self._deleted = deleted
@@ -102,6 +110,12 @@ class PeerFeatures(PeerObjects):
     def held(self) -> tuple[Feature, ...] | None:
         """The features; None before the first complete list."""
         return tuple(self._held.values()) if self._is_complete else None
+
+    def on_definition(self, state: DefinitionState) -> None:
+        """Note the definition's state; features may be lost with one that goes."""
+        if state is DefinitionState.GOING:
+            self._lost.note_unserved()
+        super().on_definition(state)
 
     def _take(self, obj: PartialObject, body: Callable[[], Manifest]) -> None:
         """Keep a feature; one that cannot be read is left out."""
@@ -113,6 +127,7 @@ class PeerFeatures(PeerObjects):
             return
         if _is_too_much(feature):
             return
+        self._lost.former.pop(obj.key, None)
         if self._held.get(obj.key.name) != feature:
             self._held[obj.key.name] = feature
             self._changed()
@@ -120,7 +135,9 @@ class PeerFeatures(PeerObjects):
     def _drop(self, name: str) -> None:
         if name == names.DELETED_RULES_OBJECT:
             self._set_deleted_rules(frozenset())
-        if self._held.pop(name, None) is not None:
+        feature = self._held.pop(name, None)
+        if feature is not None:
+            self._lost.note_former(ObjectKey("", name), feature)
             self._deleted()
             self._changed()
 

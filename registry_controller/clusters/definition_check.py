@@ -22,14 +22,17 @@ from registry_controller.report.logs import get_logger
 log = get_logger(__name__)
 
 _LEAST_S: Final = 1.0
-"""The least time between two reads."""
+"""The least time between an answer and the next read."""
+_EARLY_S: Final = (0.25, 1.0, 4.0)
+"""The times of the early reads after a deletion: a definition may be gone, and installed again, in a moment."""
 
 
 class DefinitionCheck:
     """Reads discovery half a stabilization window after a deletion: by then it shows that the definition is going.
 
-    `on_answer` gets what discovery showed, and the loop's time in seconds until which that covers deletions. While the
-    definition is being deleted, or nothing answers, the read is repeated.
+    Earlier reads only show that it goes, because discovery may lag behind. `on_answer` gets what discovery showed, and
+    the loop's time in seconds until which that covers deletions. While the definition is being deleted, or nothing
+    answers, the read is repeated.
     """
 
     def __init__(self, kind: GVK, *, window_s: float, on_answer: Callable[[DefinitionState, float], None]) -> None:
@@ -50,13 +53,21 @@ class DefinitionCheck:
         while True:
             await self._is_due.wait()
             until_s = _now_s()
-            await asyncio.sleep(self._pause_s)
-            state = await self._read(discovery)
+            state = await self._look(discovery, until_s)
             if state.is_there and self._deleted_s <= until_s:
                 self._is_due.clear()
             self._on_answer(state, until_s)
             if not state.is_there:
                 await asyncio.sleep(_LEAST_S)
+
+    async def _look(self, discovery: Discovery, since_s: float) -> DefinitionState:
+        state = DefinitionState.UNKNOWN
+        for after_s in (*(early_s for early_s in _EARLY_S if early_s < self._pause_s), self._pause_s):
+            await asyncio.sleep(since_s + after_s - _now_s())
+            state = await self._read(discovery)
+            if state in (DefinitionState.GOING, DefinitionState.NEXT):
+                break
+        return state
 
     async def _read(self, discovery: Discovery) -> DefinitionState:
         try:

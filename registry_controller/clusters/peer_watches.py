@@ -67,10 +67,12 @@ class PeerWatches:
         window_s: float,
     ) -> None:
         self._rule_check = DefinitionCheck(meta.RULE, window_s=window_s, on_answer=self._on_rules_defined)
-        self._feature_check = DefinitionCheck(
-            meta.FEATURE, window_s=window_s, on_answer=lambda state, _: self.features.on_definition(state)
+        self._feature_check = DefinitionCheck(meta.FEATURE, window_s=window_s, on_answer=self._on_features_defined)
+        self.features = PeerFeatures(
+            changed=features_changed,
+            deleted=self._feature_check.on_deleted,
+            lost=sources.lost_of(cluster_id, meta.FEATURE),
         )
-        self.features = PeerFeatures(changed=features_changed, deleted=self._feature_check.on_deleted)
         self.clusters = PeerClusters(cluster_id, members=members, changed=changed)
         self._taps: Mapping[GVK, PeerObjects] = {meta.FEATURE: self.features, meta.CLUSTER: self.clusters}
         self._features_changed = features_changed
@@ -119,6 +121,13 @@ class PeerWatches:
         cache = self._sources.cache_of(self._cluster_id, meta.RULE)
         if cache is not None and cache.rule_events is not None:
             cache.rule_events.on_definition(state, until_s)
+
+    def _on_features_defined(self, state: DefinitionState, _: float) -> None:
+        self.features.on_definition(state)
+        cache = self._sources.cache_of(self._cluster_id, meta.FEATURE)
+        if state is DefinitionState.NEXT and cache is not None:  # the watch may have listed before that was known
+            self._stop(meta.FEATURE, {}, {})
+            self._follow(cache)
 
     def start(self, scope: asyncio.TaskGroup, reader: Reader, discovery: Discovery, *, name: str) -> None:
         """Watch and list over this connection, in tasks of that scope, until `stop`."""

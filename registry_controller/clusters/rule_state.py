@@ -6,9 +6,10 @@ decides about it, and the copy's own policy counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from registry_controller.api import meta
+from registry_controller.api.feature import Feature
 from registry_controller.api.meta import ClusterUID, GroupKind, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.registry import Registry
@@ -18,6 +19,7 @@ from registry_controller.clusters.rule_deletions import RuleDeletions, RuleID
 from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.core.decision.rule_state import Maker, RuleFacts, evaluate_missing, evaluate_rule, is_unchosen
 from registry_controller.core.decision.state import RuleState
+from registry_controller.core.rules.active import have_features
 from registry_controller.core.rules.policy import Barrier
 
 
@@ -48,6 +50,13 @@ class RuleStates:
     def is_unchosen(self, provenance: Provenance | None) -> bool:
         """Return whether the rule that a copy's provenance names is here, and may or may not make the copy now."""
         return provenance is not None and bool(provenance.rule) and is_unchosen(self._facts(provenance))
+
+    def would_read(self, provenance: Provenance, lost: Iterable[Feature]) -> bool:
+        """Return whether the rule of a copy would read from its owner if the owner had lost features, too."""
+        stored, peer = self._registry.acting.get(provenance.rule), self._peers.get(provenance.owner)
+        if stored is None or stored.rule is None or peer is None:
+            return False
+        return have_features(stored.rule.features, [*(peer.features.held or ()), *lost])
 
     def _facts(self, provenance: Provenance) -> RuleFacts:
         """Gather the facts about the rule that a copy's provenance names, towards the copy's owner."""

@@ -279,7 +279,7 @@ class _NoLimit:
 
     counted: Final = frozenset[Target]()
 
-    def limit(self, target: Target, decision: Decision, *, rule: str) -> Decision:
+    def limit(self, target: Target, decision: Decision, *, rule: str, is_idle: bool = False) -> Decision:
         return decision
 
     def withdraw(self, target: Target) -> None:

@@ -92,7 +92,7 @@ class RuleStatusReporter:
         bar = self._registry.bar(name, local=self._clusters.local) if verdict.accepted and not suspended else None
         is_inactive = not verdict.accepted or suspended or bar is not None
         found = _WatchProblems()
-        peers, idle = ((), ()) if is_inactive else self._count_peers(stored, name, found)
+        peers, idle = self._count_kept(name) if is_inactive else self._count_peers(stored, name, found)
         barred = (BARRED[bar.barrier].value, str(bar)) if bar is not None else ("", "")
         if stored.rule is not None and not is_inactive:
             selected = self._clusters.selects_us(stored.rule)
@@ -152,13 +152,21 @@ class RuleStatusReporter:
                 transient[peer.cluster_id] = found.add_errors(place, stored.rule.kind, cache.reads_of(name))
                 unclear = sorted(cache.unclear.get(name, {}).items())[:SAMPLES]
                 found.problems += [f"{place}: {stored.rule.kind.kind} {key}: {error}" for key, error in unclear]
+        is_read = bool(owners)
+        owners |= self._deletion_limiter.list_owners(name)
         peers = [self._count_peer(name, uid, names.get(uid, ""), transient.get(uid, "")) for uid in sorted(owners)]
         failures = (FailedTarget(*failure) for counts in peers for failure in counts.failures)
         refused = (failure for failure in failures if failure.reason in _ACTION_NEEDED)
         found.problems += [f"here: {failure.target}: {failure.message}" for failure in itertools.islice(refused, 1)]
         condition = "with the features that the rule asks for " if stored.rule.features else ""
-        idle = () if peers else (f"no other cluster {condition}is read now",)
+        idle = () if is_read else (f"no other cluster {condition}is read now",)
         return peers, idle
+
+    def _count_kept(self, name: str) -> tuple[Sequence[PeerCounts], Sequence[str]]:
+        """Return the owners whose deletion window an inactive rule keeps, without results; it is idle for no reason."""
+        owners = sorted(self._deletion_limiter.list_owners(name))
+        kept = ((uid, self._deletion_limiter.stored_form((name, uid))) for uid in owners)
+        return [PeerCounts(uid, self._clusters.name_of(uid), deletions=form) for uid, form in kept], ()
 
     def _check_local_caches(self, name: str, found: _WatchProblems) -> None:
         """Check the local watches of the kinds that the rule writes, in the selections that this rule needs."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from registry_controller.api import meta
-from registry_controller.api.meta import Target
+from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.stored_objects import StoredRule
@@ -102,12 +102,14 @@ class DeletionBudget:
 
 def stored_window(registry: Registry, origin: RuleAndOwner) -> Window | None:
     """Return the window in a rule's status for its copies from one owner; None without one."""
-    rule = _find_rule(registry, origin[0])
-    clusters = (rule.manifest.get("status") or {}).get("clusters") if rule is not None else None
-    for entry in clusters if isinstance(clusters, list) else ():
-        if entry.get("clusterID") == origin[1]:
-            return window_of(entry.get("deletions"))
-    return None
+    entries = (entry for entry in _status_entries(registry, origin[0]) if entry.get("clusterID") == origin[1])
+    return next((window_of(entry.get("deletions")) for entry in entries), None)
+
+
+def stored_owners(registry: Registry, rule: str) -> Iterator[ClusterUID]:
+    """List the owners in a rule's status."""
+    ids = (entry.get("clusterID") for entry in _status_entries(registry, rule))
+    return (ClusterUID(found) for found in ids if isinstance(found, str))
 
 
 def stored_halt(registry: Registry, origin: RuleAndOwner) -> Halt | None:
@@ -122,6 +124,12 @@ def allowed_moment(registry: Registry, rule: str) -> str:
     """Return the moment of the halt that a rule's annotation lifts; empty for none."""
     held = _find_rule(registry, rule)
     return meta.annotations_of(held.manifest).get(meta.ALLOW_DELETIONS, "") if held is not None else ""
+
+
+def _status_entries(registry: Registry, name: str) -> Iterator[Mapping[str, Any]]:
+    rule = _find_rule(registry, name)
+    entries = (rule.manifest.get("status") or {}).get("clusters") if rule is not None else None
+    return (entry for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, Mapping))
 
 
 def _find_rule(registry: Registry, rule: str) -> StoredRule | None:

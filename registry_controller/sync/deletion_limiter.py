@@ -21,13 +21,15 @@ from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Decision, Delete, Halt, Hold, NeedsProof, Reason, deletion_in
 from registry_controller.core.decision.deletion_limit import (
     Charge,
+    Window,
     charge_of,
+    is_over,
     is_within,
     may_be_there,
     stored_form,
 )
 from registry_controller.kube.discover import has_definition
-from registry_controller.sync.deletion_budget import DeletionBudget, Wish, stored_window
+from registry_controller.sync.deletion_budget import DeletionBudget, Wish, stored_owners, stored_window
 from registry_controller.sync.deletion_history import DeletedPlaces, RuleOrders
 from registry_controller.sync.deletion_sets import DeletionSets
 from registry_controller.sync.reconciler import Judgment
@@ -75,14 +77,15 @@ class DeletionLimiter:
         self._uncounted: dict[Target, Charge] = {}
         self.counted: dict[Target, RuleAndOwner] = {}
 
-    def limit(self, target: Target, decision: Decision, *, rule: str) -> Decision:
+    def limit(self, target: Target, decision: Decision, *, rule: str, is_idle: bool = False) -> Decision:
         """Return a deletion, or the question that proves it, once it may go; a Hold before.
 
-        Any other decision but a Hold ends the deletion that was counted.
+        Any other decision but a Hold ends the deletion that was counted, unless it `is_idle`: no rule decides about the
+        copy now, as while its rule is suspended.
         """
         deletion = deletion_in(decision)
         if deletion is None:
-            if isinstance(decision, Hold):
+            if isinstance(decision, Hold) or is_idle:
                 self._note_unseen(target)
             elif not isinstance(decision, NeedsProof):
                 self.withdraw(target)
@@ -154,10 +157,20 @@ class DeletionLimiter:
 
     def stored_form(self, origin: RuleAndOwner) -> Mapping[str, Any] | None:
         """Return the window of an owner's copies for the rule's status; None without one."""
+        window = self._window(origin)
+        return None if window is None else stored_form(window)
+
+    def _window(self, origin: RuleAndOwner) -> Window | None:
         budget = self._sets.budgets.get(origin)
         is_recorded = budget is not None and budget.count.is_recorded
-        window = budget.count.shown if budget is not None and is_recorded else stored_window(self._registry, origin)
-        return None if window is None else stored_form(window)
+        return budget.count.shown if budget is not None and is_recorded else stored_window(self._registry, origin)
+
+    def list_owners(self, rule: str) -> frozenset[ClusterUID]:
+        """List the owners with a window of a rule that is not over: its status keeps them in any case."""
+        now, origins = self._now(), {origin for origin in self._sets.budgets if origin[0] == rule}
+        origins |= {(rule, owner) for owner in stored_owners(self._registry, rule)}
+        windows = {owner: self._window((name, owner)) for name, owner in origins}
+        return frozenset(owner for owner, window in windows.items() if not is_over(window, now))
 
     def halted(self, rule: str) -> Mapping[ClusterUID, tuple[Halt, int]]:
         """Return what halts which owners' copies, and how many wait: the rule's limit, or the owner's over all rules.

@@ -103,6 +103,13 @@ class OriginReader:
         reading = [cache for cache in caches if cache.has_rule(provenance.rule)]
         return not reading or not all(_was_evaluated(cache, source.key, (provenance.rule,)) for cache in reading)
 
+    def _has_lost_feature(self, owner: ClusterUID, provenance: Provenance | None) -> bool:
+        """Return whether a feature may be lost for which the rule that made a copy would read from the owner."""
+        features = self._sources.cache_of(owner, meta.FEATURE)
+        if features is None or provenance is None:
+            return False
+        return self._rule_states.would_read(provenance, features.lost.list_lost_features())
+
     def _find_rule(self, source: SourceRef | None, provenance: Provenance | None) -> str:
         if provenance is not None:
             return provenance.rule
@@ -118,8 +125,7 @@ class OriginReader:
     ) -> bool:
         """Return whether a new definition, or another history of the owner, may have removed the source or feature."""
         if rule_state is RuleState.UNSELECTED:
-            features = self._sources.cache_of(source.owner, meta.FEATURE)
-            return features is not None and features.lost.is_any_lost
+            return self._has_lost_feature(source.owner, record.marks.provenance)
         provenance = record.marks.provenance
         if tracking is not Tracking.ABSENT or provenance is None or provenance.owner != source.owner:
             return False

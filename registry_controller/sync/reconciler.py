@@ -19,9 +19,9 @@ from registry_controller.api.meta import GVK, ClusterUID, Target
 from registry_controller.cache.source_index import Offer
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decide import decide
-from registry_controller.core.decision.decision import Apply, Decision, Delete, NeedsProof, Reason
+from registry_controller.core.decision.decision import Apply, Decision, Delete, NeedsProof, Reason, Skip
 from registry_controller.core.decision.marks import is_at_home, is_membership, read_marks
-from registry_controller.core.decision.state import OwnerAnswer, ProofResult, SourceRef, TargetState
+from registry_controller.core.decision.state import OwnerAnswer, ProofResult, SourceRef, TargetState, Tracking
 from registry_controller.core.mutation.left_fields import LeftPath
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import has_definition
@@ -77,8 +77,8 @@ class Limiter(Protocol):
     @property
     def counted(self) -> Container[Target]: ...
 
-    def limit(self, target: Target, decision: Decision, *, rule: str) -> Decision:
-        """Return the decision, or a Hold while it may not be carried out."""
+    def limit(self, target: Target, decision: Decision, *, rule: str, is_idle: bool = False) -> Decision:
+        """Return the decision, or a Hold while it may not be carried out. `is_idle` means that no rule decided."""
 
     def withdraw(self, target: Target) -> None:
         """Stop counting a deletion that its proof has refuted."""
@@ -278,7 +278,9 @@ class Controller:
 def _limit(judgment: Judgment, limiter: Limiter) -> Judgment:
     if not isinstance(judgment.decision, Delete | NeedsProof) and judgment.state.target not in limiter.counted:
         return judgment
-    decision = limiter.limit(judgment.state.target, judgment.decision, rule=judgment.state.origin.rule)
+    origin = judgment.state.origin
+    is_idle = isinstance(judgment.decision, Skip) and origin.tracking is Tracking.NO_RULE
+    decision = limiter.limit(judgment.state.target, judgment.decision, rule=origin.rule, is_idle=is_idle)
     return judgment._replace(decision=decision)
 
 

@@ -266,6 +266,33 @@ def test_a_rule_that_asks_for_much_less_is_braked_and_one_that_is_deleted_is_not
     simulate(scenario, n=2)
 
 
+@pytest.mark.parametrize("graceful", [True, False])
+def test_a_window_is_stored_while_its_rule_reads_nobody(graceful: bool) -> None:
+    """W4: the feature that the rule asks for comes and goes, and the daemon restarts each time that it is away."""
+
+    async def scenario(group: SimGroup) -> None:
+        feature = {"kind": "ClusterFeature", "metadata": {"name": "gold"}, "spec": {"featureName": "gold"}}
+        group["a"].create(feature)
+        asked = {"clusterFeatureMatch": [{"featureName": "gold"}]}
+        a, b = await copied(group, 45, deletionPolicy="Delete", **asked)
+        gone = 0
+        for _ in range(3):
+            a.delete("ClusterFeature", "gold")
+            await asyncio.sleep(3.0)
+            if graceful:
+                await b.restart()
+            else:
+                b.kill()
+                b.start_again()
+            await asyncio.sleep(35.0)
+            gone += 45 - left(b)
+            a.create(feature)
+            await asyncio.sleep(10.0)
+        assert gone == 45  # as many as may go in any case, and the second set is larger than half
+
+    simulate(scenario, n=2)
+
+
 def test_a_name_that_a_rule_gives_anew_is_no_loss() -> None:
     """W4, W3: the new copies are there before the old ones go."""
 

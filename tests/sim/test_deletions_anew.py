@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from registry_controller.api.meta import ALLOW_DELETIONS, GO_LAST_APPLIED, OWNER, PROVENANCE, ClusterUID, Target
+from registry_controller.api.meta import (
+    ALLOW_DELETIONS,
+    CLUSTER_DISABLED,
+    GO_LAST_APPLIED,
+    OWNER,
+    PROVENANCE,
+    ClusterUID,
+    Target,
+)
 from registry_controller.api.provenance import decode, encode
 from tests.original_marks import last_applied
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
@@ -206,6 +214,45 @@ def test_a_restored_owner_deletes_no_more_than_half(bump: int, restarts: bool, k
     simulate(scenario, n=2)
 
 
+@pytest.mark.parametrize("restored", [True, False])
+def test_a_feature_that_somebody_deletes_frees_no_copies_of_a_lost_one(restored: bool) -> None:
+    """W4: whether the event came before the loss, or after it."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, _ = await copied(group, "ConfigMap")
+        before, other = a.server.store.backup(), {**feature(), "metadata": {"name": "other"}}
+        other["spec"] = {"featureName": "other"}
+        b = group["b"]
+        a.create(feature())
+        await asyncio.sleep(3.0)
+        b.apply(
+            {
+                "kind": "ResourceSyncRule",
+                "metadata": {"name": "many"},
+                "spec": {"clusterFeatureMatch": [{"featureName": "gold"}]},
+            }
+        )
+        a.create(other)
+        await asyncio.sleep(5.0)
+        if restored:
+            a.delete("ClusterFeature", "other")
+            await group.settle()
+            group.cut("a")
+            a.server.store.restore(before, bump=0)
+        else:
+            await drop_definition(group, "a", "ClusterFeature", is_heard=True, going_s=2.0)
+            a.server.change_served("ClusterFeature", served=True)
+            await asyncio.sleep(5.0)
+            a.create(other)
+            await asyncio.sleep(2.0)
+            a.delete("ClusterFeature", "other")
+        await asyncio.sleep(60.0)
+        await group.settle()
+        assert (left(b, "ConfigMap"), halted(b)) == (COUNT, True)
+
+    simulate(scenario, n=2)
+
+
 @pytest.mark.parametrize(
     ("is_heard", "going_s"),
     [(True, 1.0), (True, 200.0), (False, 0.0)],
@@ -235,8 +282,19 @@ def test_features_that_went_with_their_definition_delete_no_copy(is_heard: bool,
     simulate(scenario, n=2)
 
 
-def test_a_rule_that_does_not_read_for_a_while_forgets_no_loss() -> None:
-    """W4: it is suspended and resumed, and the objects are still lost with their definition."""
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("how", ["suspended", "owner disabled"])
+def test_a_rule_that_does_not_read_for_a_while_forgets_no_loss(how: str, restarts: bool) -> None:
+    """W4: the objects are still lost with their definition, and the halt is in the status meanwhile."""
+
+    def pause(member: Member, *, is_on: bool) -> None:
+        if how == "suspended":
+            member.apply({"kind": "ResourceSyncRule", "metadata": {"name": "many"}, "spec": {"suspend": is_on}})
+            return
+        found = member.get("Cluster", "a")
+        notes = {name: text for name, text in found["metadata"]["annotations"].items() if name != CLUSTER_DISABLED}
+        notes |= {CLUSTER_DISABLED: "true"} if is_on else {}
+        member.replace({**found, "metadata": {**found["metadata"], "annotations": notes}})
 
     async def scenario(group: SimGroup) -> None:
         a, b = await copied(group, "Widget")
@@ -244,10 +302,13 @@ def test_a_rule_that_does_not_read_for_a_while_forgets_no_loss() -> None:
         a.server.change_served("Widget", served=True)
         await group.settle()
         assert (left(b, "Widget"), halted(b)) == (COUNT, True)
-        b.apply({"kind": "ResourceSyncRule", "metadata": {"name": "many"}, "spec": {"suspend": True}})
+        pause(b, is_on=True)
         await group.settle()
-        assert (left(b, "Widget"), halted(b)) == (COUNT, False)
-        b.apply({"kind": "ResourceSyncRule", "metadata": {"name": "many"}, "spec": {"suspend": False}})
+        if restarts:
+            await b.restart()
+            await group.settle()
+        assert left(b, "Widget") == COUNT
+        pause(b, is_on=False)
         await group.settle()
         assert (left(b, "Widget"), halted(b)) == (COUNT, True)
 

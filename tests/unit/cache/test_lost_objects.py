@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from registry_controller.api.feature import Feature
 from registry_controller.api.meta import ObjectKey
 from registry_controller.cache.lost_objects import LostObjects, is_another_history
 
 pytestmark = pytest.mark.clause("W4")
 
+GOLD, SILVER = Feature("x", "gold", {}), Feature("y", "silver", {})
 KEY, OTHER = ObjectKey("default", "x"), ObjectKey("default", "y")
 
 
@@ -31,7 +33,8 @@ def test_nothing_is_lost_while_lists_continue() -> None:
     lost.note_listed(10, reached=0)
     lost.note_listed(20, reached=10)
     assert not lost.is_lost(KEY, revision=5)
-    assert not lost.is_any_lost
+    lost.note_former(KEY, GOLD)
+    assert not list(lost.list_lost_features())
 
 
 def test_objects_from_before_a_new_definition_are_lost_and_later_ones_are_not() -> None:
@@ -47,12 +50,15 @@ def test_objects_from_before_a_new_definition_are_lost_and_later_ones_are_not() 
 def test_deletions_that_were_events_went_with_the_definition_if_it_goes_after_them() -> None:
     lost = LostObjects()
     lost.note_deleted(KEY)
+    lost.note_former(KEY, GOLD)
+    lost.note_former(OTHER, SILVER)
+    assert not list(lost.list_lost_features())
     lost.note_unserved()
-    assert lost.is_any_lost
+    assert list(lost.list_lost_features()) == [GOLD, SILVER]
     assert lost.is_lost(KEY, revision=5)
     lost.note_listed(20, reached=10)
     lost.note_deleted(KEY)
-    assert not lost.is_any_lost
+    assert list(lost.list_lost_features()) == [SILVER]
     assert (lost.is_lost(KEY, revision=5), lost.is_lost(OTHER, revision=5)) == (False, True)
     lost.note_there(KEY)
     assert lost.is_lost(KEY, revision=5)

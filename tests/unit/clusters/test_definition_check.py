@@ -15,7 +15,10 @@ HALF_S = 15.0
 
 
 class Stage:
-    """A check whose discovery gives these answers, one after the other; times count from the beginning."""
+    """A check whose discovery gives these answers, one after the other, the last one again and again.
+
+    Times count from the beginning.
+    """
 
     def __init__(self, *answers: bool | Exception) -> None:
         self.answers = list(answers)
@@ -39,7 +42,7 @@ class Stage:
     async def may_create(self, kind: object) -> bool:
         assert kind == meta.RULE
         self.asked.append(asyncio.get_running_loop().time() - BEGIN_S)
-        answer = self.answers.pop(0)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -47,7 +50,7 @@ class Stage:
 
 def test_w3_nothing_is_asked_before_something_was_deleted_and_each_deletion_is_asked_about() -> None:
     async def main() -> None:
-        stage = Stage(True, True)
+        stage = Stage(True)
         stage.connect()
         await asyncio.sleep(100.0)
         assert not stage.asked
@@ -55,7 +58,8 @@ def test_w3_nothing_is_asked_before_something_was_deleted_and_each_deletion_is_a
         await asyncio.sleep(1.0)
         stage.check.on_deleted()
         await asyncio.sleep(100.0)
-        assert stage.asked == [100.0 + HALF_S, 100.0 + 2 * HALF_S]
+        looks = [100.0 + early_s for early_s in (0.25, 1.0, 4.0, HALF_S)]
+        assert stage.asked == [*looks, *(HALF_S + look for look in looks)]
         assert stage.told == [(DefinitionState.THERE, 100.0), (DefinitionState.THERE, 100.0 + HALF_S)]
         await stage.disconnect()
 
@@ -64,7 +68,7 @@ def test_w3_nothing_is_asked_before_something_was_deleted_and_each_deletion_is_a
 
 def test_w3_the_question_is_repeated_while_the_definition_goes_or_nothing_answers() -> None:
     async def main() -> None:
-        stage = Stage(Unreachable("no"), False, Unreachable("no"), True, True)
+        stage = Stage(*[Unreachable("no")] * 4, False, *[Unreachable("no")] * 4, True)
         stage.connect()
         stage.check.on_deleted()
         await asyncio.sleep(100.0)
@@ -74,6 +78,20 @@ def test_w3_the_question_is_repeated_while_the_definition_goes_or_nothing_answer
         stage.check.on_deleted()
         await asyncio.sleep(100.0)
         assert stage.told[-1][0] is DefinitionState.THERE, "the next one is the one that is there now"
+        await stage.disconnect()
+
+    run(main)
+
+
+def test_w3_a_definition_that_is_away_for_a_moment_is_noticed_early() -> None:
+    """The early reads confirm nothing: discovery may lag behind."""
+
+    async def main() -> None:
+        stage = Stage(True, False, True)
+        stage.connect()
+        stage.check.on_deleted()
+        await asyncio.sleep(HALF_S - 1.0)
+        assert [state for state, _ in stage.told] == [DefinitionState.GOING, DefinitionState.NEXT]
         await stage.disconnect()
 
     run(main)

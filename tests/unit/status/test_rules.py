@@ -46,6 +46,9 @@ class FakeLimiter:
         self.settled: list[tuple[str, ClusterUID]] = []
         self._halted = halted or {}
 
+    def list_owners(self, rule: str) -> frozenset[ClusterUID]:
+        return frozenset()
+
     def nothing_waits(self, origin: tuple[str, ClusterUID]) -> None:
         self.settled.append(origin)
 

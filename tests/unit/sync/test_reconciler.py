@@ -135,7 +135,7 @@ class Bench:
     def counted(self) -> frozenset[Target]:
         return frozenset((self.state.target,))
 
-    def limit(self, target: Target, decision: Decision, *, rule: str) -> Decision:
+    def limit(self, target: Target, decision: Decision, *, rule: str, is_idle: bool = False) -> Decision:
         self.log.append(f"counted {type(decision).__name__}")
         return decision if self.lets_go or not isinstance(decision, NeedsProof | Delete) else JUDGED
 
