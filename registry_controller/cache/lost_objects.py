@@ -15,7 +15,7 @@ from registry_controller.api.meta import ObjectKey
 _MOST: Final = 10_000
 """The deletions by an event that are kept."""
 _MOST_FORMER: Final = 256
-"""The features that are remembered."""
+"""The features that are kept."""
 
 
 class LostObjects:

@@ -11,7 +11,7 @@ import contextlib
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date
+from datetime import UTC, date, datetime
 from typing import Final, NoReturn, Protocol
 
 from registry_controller.api.errors import (
@@ -116,9 +116,14 @@ class Peer:
         return credentials is not None and self.is_connected and self._dialer.is_used(credentials)
 
     @property
+    def time_there(self) -> datetime | None:
+        """The time at the peer, by its API server's clock; None where it is unknown."""
+        return self.reader.time_there() if self.reader is not None else None
+
+    @property
     def day_there(self) -> date | None:
         """The day in UTC at the peer, by its API server's clock; None where it is unknown."""
-        found = self.reader.time_there() if self.reader is not None else None
+        found = self.time_there
         return found.astimezone(UTC).date() if found is not None else None
 
     @property

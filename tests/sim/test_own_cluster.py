@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -218,6 +219,33 @@ def test_a_member_without_a_cluster_of_itself_has_left_once_that_lasts(restarts:
             assert knows(member, "b") == (False, False), member.name
             assert held(member) == {"stays"}
             assert knows(member, "a") == knows(member, "c") == (True, True)
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_absence_does_not_last_longer_because_a_clock_is_ahead(restarts: bool) -> None:
+    """O6: only the time counts that a live member's clock shows, too."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share(group)
+        a, b, _ = group.members
+        await b.stop()
+        own = b.get("Cluster", "b")
+        b.delete("Cluster", "b")
+        await asyncio.sleep(20.0)
+        assert missing_since(a)
+        a.server.clock_ahead = timedelta(days=1)
+        if restarts:
+            await a.restart()
+        await asyncio.sleep(120.0)
+        assert knows(a, "b") == (True, True)
+        assert held(a) == {"goes", "stays"}
+        b.create({"kind": "Cluster", "metadata": {"name": "b"}, "spec": own["spec"]})
+        a.server.clock_ahead = timedelta()
+        b.start()
+        await group.settle()
+        assert knows(a, "b") == (True, True)
 
     simulate(scenario, n=3)
 
