@@ -27,12 +27,13 @@ MISSING = {"type": "OwnClusterMissing", "status": "True"}
 class Stage:
     """The absences, and the peer b that they observe."""
 
-    def __init__(self, *, since: datetime | None = None, lasts_s: int = 600) -> None:
+    def __init__(self, *, since: datetime | None = None, lasts_s: int = 600, time_there: datetime | None = NOW) -> None:
         self.changed: list[ClusterUID] = []
         condition = {**MISSING, "lastTransitionTime": since.isoformat().replace("+00:00", "Z")} if since else None
         status = {"status": {"conditions": [condition]}} if condition else {}
         self.stream = SimpleNamespace(error=None)
         self.peers: dict[ClusterUID, Any] = {}
+        self.time_there = time_there
         self.set_peer(record("c"))
         sources: Any = SimpleNamespace(cache_of=lambda peer, kind: SimpleNamespace(streams={EVERYTHING: self.stream}))
         self.absences = Absences(
@@ -51,7 +52,9 @@ class Stage:
     def set_peer(self, *held: Any, is_alive: bool = True, is_connected: bool = True, is_current: bool = True) -> None:
         found = {one.name: one for one in held}
         clusters = SimpleNamespace(held=found, is_current=is_current)
-        self.peers[B] = SimpleNamespace(is_alive=is_alive, is_connected=is_connected, clusters=clusters)
+        self.peers[B] = SimpleNamespace(
+            is_alive=is_alive, is_connected=is_connected, clusters=clusters, time_there=self.time_there
+        )
 
     async def after(self, duration_s: float) -> bool:
         await asyncio.sleep(duration_s)
@@ -87,6 +90,17 @@ def test_an_absence_that_lasts_is_a_departure_and_is_reported_once() -> None:
 
 
 @pytest.mark.clause("O6")
+@pytest.mark.parametrize("there", [NOW - timedelta(days=1), NOW - timedelta(seconds=590), None])
+def test_an_absence_is_no_older_than_the_clock_of_a_live_member_shows(there: datetime | None) -> None:
+    async def main() -> None:
+        stage = Stage(since=NOW - timedelta(seconds=590), time_there=there)
+        assert not await stage.after(0.0)
+        assert not await stage.after(599.0)
+        assert await stage.after(1.0)
+
+    play(main)
+
+
 def test_a_restart_goes_on_where_the_condition_began_once_it_has_heard_for_the_window() -> None:
     async def main() -> None:
         stage = Stage(since=NOW - timedelta(seconds=590))
