@@ -41,7 +41,8 @@ class Endpoint:
 class Cluster:
     """A Cluster object. `secret` is missing if the reference lacks a name or a namespace.
 
-    `contested` is true if the condition LocalConflict is True: the cluster's ID is not unique.
+    `contested` is true if the condition LocalConflict is True: the cluster's ID is not unique. `was_read` is true if
+    its status shows that a daemon has read the cluster through it.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Cluster:
     endpoints: tuple[Endpoint, ...]
     disabled: bool
     contested: bool
+    was_read: bool
     owner: ClusterUID | None
     created: str
     generation: int
@@ -87,6 +89,7 @@ def read_cluster(manifest: meta.Manifest) -> Cluster:
         endpoints=tuple(_read_endpoint(item) for item in spec["kubernetesApiEndpoints"].items()),
         disabled=meta.CLUSTER_DISABLED in annotations,
         contested=meta.condition_of(manifest, "LocalConflict") == "True",
+        was_read=bool(field["status"]["version"].value),
         owner=ClusterUID(annotations[meta.OWNER]) if annotations.get(meta.OWNER) else None,
         created=info["creationTimestamp"].text(),
         generation=info["generation"].value or 0,

@@ -195,7 +195,8 @@ class CloneDetector:
 
 
 def _find_first(same: Sequence[Cluster], before: str | None) -> Cluster:
-    return min(same, key=lambda cluster: (cluster.uid != before, cluster.created, cluster.name))
+    """Return the Cluster that was there first; a clock that was set back lets a later one look older."""
+    return min(same, key=lambda cluster: (cluster.uid != before, not cluster.was_read, cluster.created, cluster.name))
 
 
 def _is_replaced(cluster: Cluster, answers: Answers, servers: Mapping[str, str]) -> bool:

@@ -138,8 +138,11 @@ def _resolve_peer(cluster_id: ClusterUID, same: list[Cluster], inputs: ResolverI
         return {
             cluster.name: ResolvedCluster(cluster, conflict=conflict, disabled=cluster.disabled) for cluster in same
         }
-    own_names = inputs.clones.own_names.get(cluster_id, frozenset())
-    ordered = sorted(same, key=lambda c: (c.name not in own_names, c.disabled, c.secret is None, c.created, c.name))
+    own_names, first = inputs.clones.own_names.get(cluster_id, frozenset()), inputs.clones.first.get(cluster_id)
+    ordered = sorted(
+        same,
+        key=lambda c: (c.name not in own_names, c.disabled, c.secret is None, c.uid != first, c.created, c.name),
+    )
     read, *aliases = ordered
     resolved = {read.name: _with_other_ways(_find_credentials(read, inputs), aliases, inputs)}
     for alias in aliases:

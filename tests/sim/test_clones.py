@@ -261,6 +261,34 @@ def test_a_clone_of_a_silent_member_does_not_take_its_place(fault: Fault | None,
     simulate(scenario, n=3, uids=CLONES)
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_clone_that_came_later_is_not_the_first_one_because_a_clock_was_set_back(restarts: bool) -> None:
+    """P1, O5: it is not read, and nothing goes, before both were asked by which names they call themselves."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b, c = group.members
+        group.start()
+        await group.settle()
+        hand_over(b, a)
+        a.create(rule("all", CONFIG_MAP, deletionPolicy="Delete"))
+        b.create(config_map("copied", {"at": "b"}))
+        await group.settle()
+        before = len(a.server.journal)
+        a.server.skew_s -= 86400.0
+        if restarts:
+            await a.stop()
+        hand_over(c, a)
+        if restarts:
+            a.start()
+        await asyncio.sleep(5.0)
+        await _both_change(group)
+        assert not [write for write in a.server.journal[before:] if write.verb == "delete"]
+        assert _is_as_it_was(a)
+        assert _contested(a) == {"b", "c"}
+
+    simulate(scenario, n=3, uids=CLONES)
+
+
 # One cluster of several names.
 
 

@@ -149,6 +149,16 @@ def test_p1_of_several_clusters_of_an_id_one_is_read_and_the_others_are_its_alia
     assert (resolved[alias].alias_of, resolved[alias].credentials) == (read, None)
 
 
+def test_p1_the_cluster_that_was_there_first_is_read_whatever_the_clock_says() -> None:
+    """A daemon that starts knows it by its status."""
+    clones = CloneState(first={B: "uid-b"})
+    resolved = resolve(*same("b", "c", b=NEW, c=OLD), clones=clones).clusters
+    assert (resolved["b"].alias_of, resolved["c"].alias_of) == ("", "b")
+    was_read = {**NEW, "status": {"version": "v1.36.1"}}
+    clusters = same("b", "c", b=was_read, c=OLD)
+    assert CloneState().updated({B: clusters}, {}, {}).first == {B: "uid-b"}
+
+
 def test_p1_several_clusters_of_an_id_are_probed_for_clones_with_all_usable_credentials() -> None:
     clusters = [*same("b", "c", "d", "e", c={"secret": None}, d=DISABLED), cluster("alone")]
     probes = resolve(*clusters).clone_probes
