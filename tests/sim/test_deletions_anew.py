@@ -18,14 +18,19 @@ from registry_controller.api.meta import (
     Target,
 )
 from registry_controller.api.provenance import decode, encode
+from registry_controller.api.tombstone import Tombstone, tombstone_manifest
+from registry_controller.core.decision.tombstones import LASTS
 from tests.original_marks import last_applied
+from tests.sim.cluster.clock import today, virtual_clocks
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.transport import Fault
+from tests.sim.schedule.leaving import stones
 
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 LABELLED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
 COUNT = 20
+NOBODY = ClusterUID("99999999-0000-4000-8000-000000000001")
 
 
 def widget(number: int) -> dict[str, Any]:
@@ -260,10 +265,14 @@ def test_a_feature_that_somebody_deletes_frees_no_copies_of_a_lost_one(restored:
 )
 @pytest.mark.parametrize("is_back", [True, False], ids=["installed again", "away"])
 def test_features_that_went_with_their_definition_delete_no_copy(is_heard: bool, going_s: float, is_back: bool) -> None:
-    """W3, W4: with the features go all tombstones."""
+    """W3, W4: with the features go all tombstones, which count on, are not taken back, and come again (O6)."""
 
     async def scenario(group: SimGroup) -> None:
         a, b = await copied(group, "ConfigMap", asks_for_gold=True)
+        a.create(tombstone_manifest(Tombstone(NOBODY, "made-up", a.id, today() + LASTS)))
+        await group.settle()
+        said = stones(a)
+        assert stones(b) == said
         await drop_definition(group, "a", "ClusterFeature", is_heard=is_heard, going_s=going_s)
         if is_back:
             await asyncio.sleep(5.0)
@@ -271,6 +280,7 @@ def test_features_that_went_with_their_definition_delete_no_copy(is_heard: bool,
         await asyncio.sleep(60.0)
         await group.settle()
         assert left(b, "ConfigMap") == COUNT
+        assert stones(b) == said
         a.server.change_served("ClusterFeature", served=True)
         a.create(feature())
         await group.settle()
@@ -278,8 +288,13 @@ def test_features_that_went_with_their_definition_delete_no_copy(is_heard: bool,
         a.delete("ClusterFeature", "gold")
         await group.settle()
         assert left(b, "ConfigMap") == 0  # this is the deletion of a feature
+        await asyncio.sleep(300.0)  # none is made again so soon
+        await group.settle()
+        assert stones(a) == stones(b) == said
+        assert not [found for found in a.list("ClusterFeature") if found["metadata"]["name"].startswith("back-")]
 
-    simulate(scenario, n=2)
+    with virtual_clocks():
+        simulate(scenario, n=2)
 
 
 @pytest.mark.parametrize("restarts", [False, True])

@@ -14,7 +14,18 @@ from tests.sim.cluster.clock import today, virtual_clocks
 from tests.sim.cluster.group import SimGroup, simulate
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.transport import Fault
-from tests.sim.schedule.leaving import bid_farewell, held, join_again, knows, leave, share, shared, stones
+from tests.sim.schedule.leaving import (
+    TRUST_S,
+    bid_farewell,
+    declare,
+    held,
+    join_again,
+    knows,
+    leave,
+    share,
+    shared,
+    stones,
+)
 
 pytestmark = pytest.mark.clause("O6")
 
@@ -37,7 +48,7 @@ def records(member: Member) -> set[str]:
     return {name for name in found if name.startswith("back-")}
 
 
-def lose_features(group: SimGroup, name: str) -> None:
+def lose_features(group: SimGroup, name: str, *, away_s: float = 10.0) -> None:
     """Delete the definition of ClusterFeatures, and all of them with it, and install it again."""
     server, member = group[name].server, group[name]
     server.change_served("ClusterFeature", served=True)
@@ -45,7 +56,7 @@ def lose_features(group: SimGroup, name: str) -> None:
     for found in member.list("ClusterFeature"):
         member.delete("ClusterFeature", found["metadata"]["name"])
     group.cut(name)
-    asyncio.get_running_loop().call_later(10.0, lambda: server.change_served("ClusterFeature", served=True))
+    asyncio.get_running_loop().call_later(away_s, lambda: server.change_served("ClusterFeature", served=True))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -101,6 +112,60 @@ def test_a_farewell_that_goes_with_the_definition_of_features_stands_again(is_be
         await group.settle()
         assert knows(c, "b") == (False, False)
         assert held(c) == {"stays"}
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.parametrize(
+    ("away_s", "is_heeded"), [(0.3, True), (90.0, False)], ids=["all have let go", "one does not trust it yet"]
+)
+@pytest.mark.parametrize("how", ["", "its watch is behind", "its daemon is down", "its daemon starts meanwhile"])
+def test_what_was_said_of_a_dead_member_outlasts_the_definition_of_features_at_its_author(
+    how: str, away_s: float, is_heeded: bool
+) -> None:
+    """The dead member comes back nowhere, no copy goes or comes, and its author has the tombstone again in the end."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        a, b, c = group.members
+        await b.stop()
+        group.fail("b", Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        await declare(group, "b", at="a")
+        await asyncio.sleep(TRUST_S + 120.0 if is_heeded else 60.0)
+        said = stones(a)
+        assert stones(c) == said
+        assert (knows(a, "b"), held(a)) == ((False, False), {"stays"})
+        assert (knows(c, "b"), held(c)) == (
+            ((False,) * 2, {"stays"}) if is_heeded else ((True,) * 2, {"goes", "stays"})
+        )
+        came: list[str] = []
+        for member in (a, c):
+            member.server.store.listeners.append(
+                lambda change, at=member.name: (  # type: ignore[misc]
+                    came.append(f"{change.key} at {at}")
+                    if change.kind.kind in ("ConfigMap", "Cluster") and None in (change.old, change.new)
+                    else None
+                )
+            )
+        group.wire("a", "a").stuck = frozenset({"customresourcedefinitions"} if "behind" in how else ())
+        if "down" in how:
+            await a.stop()
+        lose_features(group, "a", away_s=away_s)
+        if "starts" in how:
+            await a.restart()
+        await asyncio.sleep(away_s + 30.0)
+        group.wire("a", "a").stuck = frozenset()
+        if "down" in how:
+            a.start()
+        await asyncio.sleep(60.0)
+        assert (stones(c), records(a), came) == (said, set(), [])
+        await asyncio.sleep(TRUST_S)
+        await group.settle()
+        assert (stones(a), stones(c), records(a)) == (said, said, set())
+        assert knows(a, "b") == knows(c, "b") == (False, False)
+        assert held(a) == held(c) == {"stays"}
+        assert [where for where in came if where.endswith("a")] == []
 
     simulate(scenario, n=3)
 

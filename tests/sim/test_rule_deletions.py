@@ -66,10 +66,7 @@ def drop_definition(group: SimGroup, name: str) -> list[dict[str, Any]]:
 
 def delete_definition(group: SimGroup, name: str) -> None:
     """Delete the definition of rules, which takes a while, with all rules."""
-    member, definition = group[name], f"{meta.RULES.resource}.{meta.GROUP}"
-    found = member.get("CustomResourceDefinition", definition)
-    member.replace({**found, "metadata": {**found["metadata"], "finalizers": ["cleanup"]}})
-    member.delete("CustomResourceDefinition", definition)
+    member = group[name]
     member.server.terminate("ResourceSyncRule")
     for gone in member.list("ResourceSyncRule"):
         member.delete("ResourceSyncRule", gone["metadata"]["name"])
@@ -77,9 +74,8 @@ def delete_definition(group: SimGroup, name: str) -> None:
 
 def remove_definition(group: SimGroup, name: str, *, cuts: bool = True) -> None:
     """Remove the definition of rules, and end the watches of rules that other members have there, if `cuts`."""
-    member, definition = group[name], f"{meta.RULES.resource}.{meta.GROUP}"
-    found = member.get("CustomResourceDefinition", definition)
-    member.replace({**found, "metadata": {"name": definition, "finalizers": []}})
+    member = group[name]
+    member.server.change_served("ResourceSyncRule", served=False)
     member.server.compact()
     for other in group.members:
         if cuts and other is not member:

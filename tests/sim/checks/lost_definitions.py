@@ -8,7 +8,7 @@ from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
-from tests.sim.checks.expected_copies import marks_of
+from tests.sim.checks.expected_copies import Marks, marks_of
 from tests.sim.checks.history import Entry, History
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.kinds import BY_KIND
@@ -23,11 +23,15 @@ Break = Callable[[str, str, str], None]
 
 @dataclass
 class _Loss:
-    """A definition that went: whose daemon was told so, and which copies there were of each rule, by their uids."""
+    """A definition that went: whose daemon was told so, and which copies there were of each rule, by their uids.
+
+    `asked_for` is the object of that kind for which they were made; None where each was made of one of its own.
+    """
 
     owner: str
     kind: str
     at: float
+    asked_for: ObjectKey | None = None
     told: dict[str, int] = field(default_factory=dict)
     copies: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     gone: dict[tuple[str, str], set[str]] = field(default_factory=dict)
@@ -50,17 +54,25 @@ class LostDefinitions:
         self._losses: list[_Loss] = []
 
     def see_lost(self, owner: str, kind: str, *, at: float) -> None:
-        """Hear that a definition goes now."""
-        loss = _Loss(owner, kind, at)
+        """Hear that the definition of a copied kind goes now."""
+        self._losses.append(loss := _Loss(owner, kind, at))
+        self._note_copies(loss, lambda member, marks: bool(marks.provenance["source"]["kind"] == kind))
+
+    def see_features_lost(self, owner: str, *, at: float) -> None:
+        """Hear that the definition of features goes now, and with it the one that some rules ask for."""
+        self._losses.append(loss := _Loss(owner, "ClusterFeature", at, ObjectKey("", "gold")))
+        if any(found["metadata"]["name"] == "gold" for found in self._history.members[owner].list(loss.kind)):
+            self._note_copies(loss, _is_for_gold)
+
+    def _note_copies(self, loss: _Loss, is_concerned: Callable[[Member, Marks], bool]) -> None:
         for name, member in self._history.members.items():
-            for written in WRITTEN if name != owner else ():
+            for written in WRITTEN if name != loss.owner else ():
                 for found in member.list(written):
                     marks = marks_of(found)
-                    source = marks.provenance.get("source") or {}
-                    if marks.owner == self._history.ids[owner] and source.get("kind") == kind:
+                    is_owners = marks.owner == self._history.ids[loss.owner] and "source" in marks.provenance
+                    if is_owners and is_concerned(member, marks):
                         place = (name, str(marks.provenance.get("rule", "")))
                         loss.copies.setdefault(place, set()).add(found["metadata"]["uid"])
-        self._losses.append(loss)
 
     def see_answer(self, at: Member, path: str, status: int, *, who: Member) -> None:
         """Look whether somebody knows from an answer that a kind is not served, or soon will not be."""
@@ -97,18 +109,23 @@ class LostDefinitions:
             gone.add(uid)
             if gone == loss.copies[place]:
                 where = f"{entry.change.kind.kind} {entry.change.key} at {entry.cluster}"
-                words = (
-                    f"was deleted, as the last of {len(gone)} by rule {name}, whose {loss.kind}s went with their kind"
-                )
+                words = f"was deleted, as the last of {len(gone)} by rule {name}: its {loss.kind}s went with their kind"
                 self._break("W4", where, words)
 
     def _is_excused(self, loss: _Loss, entry: Entry, member: Member, before: Manifest) -> bool:
         marks = marks_of(before)
         source, rule = marks.provenance["source"], member.find("ResourceSyncRule", str(marks.provenance["rule"]))
-        states = self._history.states(loss.owner, loss.kind, ObjectKey(source["namespace"], source["name"]))
+        key = loss.asked_for or ObjectKey(source["namespace"], source["name"])
+        states = self._history.states(loss.owner, loss.kind, key)
         is_made_again = any(state.manifest is not None and state.at > loss.at for state in states)
         is_told = loss.told.get(entry.cluster) == member.starts
         return rule is None or is_made_again or not is_told or entry.at - loss.at > _WINDOW_S
+
+
+def _is_for_gold(member: Member, marks: Marks) -> bool:
+    """Say whether the rule that made a copy reads from those only that have the feature."""
+    rule = member.find("ResourceSyncRule", str(marks.provenance["rule"]))
+    return rule is not None and bool(rule["spec"].get("clusterFeatureMatch"))
 
 
 def _is_about_rules(before: Manifest | None, new: Manifest) -> bool:

@@ -30,6 +30,7 @@ from tests.sim.cluster.watch import Watch
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _NAMESPACE = BY_KIND["Namespace"]
 _DEFINITION = BY_KIND["CustomResourceDefinition"]
+_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -158,8 +159,18 @@ class ApiServer:
         self.change_versions(kind, BY_KIND[kind].versions[:1] if served else ())
 
     def terminate(self, kind: str) -> None:
-        """Delete a definition: nothing of the kind can be created from now on, and it is not served in the end."""
-        self._terminating.add(BY_KIND[kind])
+        """Delete a definition: nothing of the kind can be created from now on.
+
+        It is gone with the next change of what is served: its finalizer stands for the deletion of all objects.
+        """
+        found = BY_KIND[kind]
+        if self.store.all(_DEFINITION).get(found.definition) is None:
+            self.change_served(kind, served=True)
+        held = self.store.get(_DEFINITION, found.definition)
+        kept = {**held, "metadata": {**held["metadata"], "finalizers": [_CLEANUP]}}
+        self.store.replace(_DEFINITION, found.definition, kept, manager="kube-apiserver")
+        self.store.delete(_DEFINITION, found.definition)
+        self._terminating.add(found)
         self._documents.clear()
 
     def is_terminating(self, kind: str) -> bool:
@@ -178,17 +189,23 @@ class ApiServer:
     def change_versions(self, kind: str, served: Iterable[str]) -> None:
         """Serve a kind in these versions, and no others."""
         found, wanted = BY_KIND[kind], set(served)
-        self._terminating.discard(found)
+        if found in self._terminating:
+            self._terminating.discard(found)
+            held = self.store.get(_DEFINITION, found.definition)
+            kept = {**held, "metadata": {**held["metadata"], "finalizers": []}}
+            self.store.replace(_DEFINITION, found.definition, kept, manager="kube-apiserver")
+            if not wanted:
+                return
         if wanted and not self._versions[found]:
             self.store.begin(found)
-        info = {"name": f"{found.plural}.{found.group}"}
+        info = {"name": found.definition.name}
         versions = [{"name": version, "served": version in wanted} for version in found.versions]
         spec = {"group": found.group, "versions": versions}
         definition = {"kind": _DEFINITION.kind, "metadata": info, "spec": spec}
-        if self.store.all(_DEFINITION).get(ObjectKey("", info["name"])) is None:
+        if self.store.all(_DEFINITION).get(found.definition) is None:
             self.store.create(_DEFINITION, "", definition, manager="kubectl")
         else:
-            self.store.replace(_DEFINITION, ObjectKey("", info["name"]), definition, manager="kubectl")
+            self.store.replace(_DEFINITION, found.definition, definition, manager="kubectl")
 
     def _hear(self, change: Change) -> None:
         if change.kind is _DEFINITION and (kind := BY_DEFINITION.get(change.key.name)) is not None:

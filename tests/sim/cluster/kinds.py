@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from registry_controller.api.meta import ObjectKey
+
 
 @dataclass(frozen=True, eq=False)
 class Kind:
@@ -35,6 +37,11 @@ class Kind:
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def definition(self) -> ObjectKey:
+        """Name its definition."""
+        return ObjectKey("", f"{self.plural}.{self.group}")
 
     @property
     def tracks_generation(self) -> bool:
@@ -84,4 +91,4 @@ KINDS = (
 
 BY_KIND = {kind.kind: kind for kind in KINDS}
 BY_PLURAL = {(kind.group, version, kind.plural): kind for kind in KINDS for version in kind.versions}
-BY_DEFINITION = {f"{kind.plural}.{kind.group}": kind for kind in KINDS if kind.custom}
+BY_DEFINITION = {kind.definition.name: kind for kind in KINDS if kind.custom}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from registry_controller.api.meta import CORE_RESOURCE
 from tests.sim.checks.expected_copies import marks_of
-from tests.sim.cluster.kinds import BY_KIND
+from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.member import Member
 from tests.sim.schedule.member_acts import has_one_name
-from tests.sim.schedule.stage import Stage, deed
+from tests.sim.schedule.stage import Draw, Stage, deed
 
 
 @deed(lambda chance, who, names: (chance.choice(("Widget", "Region")), chance.choice((0.3, 5.0, 40.0))), weight=3)
@@ -18,16 +19,7 @@ def has_a_kind_reinstalled(stage: Stage, member: Member, kind: str, pause_s: flo
     if member.name in stage.rebuilt or not member.server.serves(kind) or not member.list(kind):
         return False
     stage.observer.definitions.see_lost(member.name, kind, at=asyncio.get_running_loop().time())
-    member.server.terminate(kind)
-    for found in member.list(kind):
-        member.delete(kind, found["metadata"]["name"], namespace=found["metadata"].get("namespace", ""))
-
-    def remove() -> None:
-        member.server.change_served(kind, served=False)
-        stage.group.cut(member.name)
-
-    stage.until(0.5, remove)
-    stage.until(0.5 + pause_s, lambda: member.server.change_served(kind, served=True))
+    _let_go(stage, member, kind, going_s=0.5, away_s=pause_s)
     return True
 
 
@@ -48,16 +40,44 @@ def has_its_definition_reinstalled(stage: Stage, member: Member, pause_s: float)
     return True
 
 
-_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-_DEFINITION = BY_KIND["CustomResourceDefinition"].kind
+def _let_go(stage: Stage, member: Member, kind: str, *, going_s: float, away_s: float) -> None:
+    """Delete a definition, which takes a while, and all objects of its kind; install it again in a moment."""
+    server = member.server
+    server.terminate(kind)
+    for found in member.list(kind):
+        member.delete(kind, found["metadata"]["name"], namespace=found["metadata"].get("namespace", ""))
+
+    def remove() -> None:
+        if member.server is server:  # and the cluster no other one now
+            server.change_served(kind, served=False)
+            stage.group.cut(member.name)
+
+    stage.until(going_s, remove)
+    stage.until(going_s + away_s, lambda: server.change_served(kind, served=True))
 
 
-@deed(
-    lambda chance, who, names: tuple(
-        chance.choice(times_s) for times_s in ((0.5, 8.0, 60.0), (0.3, 5.0, 40.0), (0.3, 60.0))
-    ),
-    weight=3,
-)
+def _apply_later(stage: Stage, member: Member, objects: Sequence[Manifest], after_s: float) -> None:
+    """Let somebody apply objects of our kinds again that went with their definition; the daemon makes the core ones."""
+    server = member.server
+
+    def apply() -> None:
+        for found in objects if member.server is server else ():
+            kind, info = found["kind"], found["metadata"]
+            is_core = CORE_RESOURCE in (info.get("labels") or {})
+            is_served = server.serves(kind) and not server.is_terminating(kind)
+            if is_core or not is_served or member.find(kind, info["name"]) is not None:
+                continue
+            kept = {name: info[name] for name in ("name", "annotations") if name in info}
+            member.create({"kind": kind, "metadata": kept, "spec": found["spec"]})
+
+    stage.until(after_s, apply)
+
+
+def _times(*choices: Sequence[float]) -> Draw:
+    return lambda chance, who, names: tuple(chance.choice(times_s) for times_s in choices)
+
+
+@deed(_times((0.5, 8.0, 60.0), (0.3, 5.0, 40.0), (0.3, 60.0)), weight=3)
 def has_its_rules_reinstalled(
     stage: Stage, member: Member, going_s: float, away_s: float, applied_after_s: float
 ) -> bool:
@@ -65,37 +85,29 @@ def has_its_rules_reinstalled(
 
     Somebody applies the rules that were created here again, a while after that.
     """
-    server, kind = member.server, BY_KIND["ResourceSyncRule"]
-    definition = f"{kind.plural}.{kind.group}"
-    if member.name in stage.rebuilt or not server.serves(kind.kind) or server.is_terminating(kind.kind):
+    kind = "ResourceSyncRule"
+    if member.name in stage.rebuilt or not member.server.serves(kind) or member.server.is_terminating(kind):
         return False
-    server.change_served(kind.kind, served=True)  # so that there is a definition
-    found = member.get(_DEFINITION, definition)
-    member.replace({**found, "metadata": {**found["metadata"], "finalizers": [_CLEANUP]}})
-    member.delete(_DEFINITION, definition)
-    server.terminate(kind.kind)
-    own = [rule for rule in member.list(kind.kind) if not marks_of(rule).owner]
+    own = [rule for rule in member.list(kind) if not marks_of(rule).owner]
     stage.observer.history.see_rules_lost(member.name, own)
-    for rule in member.list(kind.kind):
-        member.delete(kind.kind, rule["metadata"]["name"])
+    _let_go(stage, member, kind, going_s=going_s, away_s=away_s)
+    _apply_later(stage, member, own, going_s + away_s + applied_after_s)
+    return True
 
-    def remove() -> None:
-        if member.server is not server:
-            return  # the cluster is another one now
-        member.replace({**member.get(_DEFINITION, definition), "metadata": {"name": definition, "finalizers": []}})
-        stage.group.cut(member.name)
 
-    def apply() -> None:
-        for rule in own if member.server is server else ():
-            info = rule["metadata"]
-            is_core = CORE_RESOURCE in (info.get("labels") or {})
-            is_served = server.serves(kind.kind) and not server.is_terminating(kind.kind)
-            if is_core or not is_served or member.find(kind.kind, info["name"]) is not None:
-                continue
-            kept = {name: info[name] for name in ("name", "annotations") if name in info}
-            member.create({"kind": kind.kind, "metadata": kept, "spec": rule["spec"]})
+@deed(_times((0.5, 8.0, 60.0), (0.3, 5.0, 40.0), (0.3, 60.0)), weight=0)
+def has_its_features_reinstalled(
+    stage: Stage, member: Member, going_s: float, away_s: float, applied_after_s: float
+) -> bool:
+    """Delete the definition of ClusterFeatures, which takes a while; install it again in a moment.
 
-    stage.until(going_s, remove)
-    stage.until(going_s + away_s, lambda: server.change_served(kind.kind, served=True))
-    stage.until(going_s + away_s + applied_after_s, apply)
+    With it go the tombstones and the records of this cluster. Somebody applies the feature that people made again.
+    """
+    kind = "ClusterFeature"
+    if member.name in stage.rebuilt or not member.server.serves(kind) or member.server.is_terminating(kind):
+        return False
+    stage.observer.definitions.see_features_lost(member.name, at=asyncio.get_running_loop().time())
+    made = [feature for feature in member.list(kind) if feature["metadata"]["name"] == "gold"]
+    _let_go(stage, member, kind, going_s=going_s, away_s=away_s)
+    _apply_later(stage, member, made, going_s + away_s + applied_after_s)
     return True

@@ -16,6 +16,7 @@ from tests.sim.cluster.clock import today
 from tests.sim.cluster.group import hand_over
 from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.schedule.drawing import another, nothing
+from tests.sim.schedule.object_acts import has_features
 from tests.sim.schedule.stage import Stage, deed
 from tests.sim.schedule.vocabulary import EVIL
 
@@ -197,7 +198,7 @@ def _forge(member: Member, manifest: dict[str, Any]) -> None:
 def declares_left(stage: Stage, member: Member, peer: str) -> bool:
     """Say that a member has left, whether it is dead or not."""
     found = stage.copy_at(member, ("Cluster", "", peer))
-    if found is None or not marks_of(found).provenance:
+    if found is None or not marks_of(found).provenance or not has_features(member):
         return False
     said = marks_of(found).provenance
     until = today() + LASTS
@@ -217,6 +218,8 @@ def leaves(stage: Stage, member: Member) -> bool:
     """
     own = member.find("Cluster", member.name)
     if own is None or own["metadata"].get("deletionTimestamp") or not has_one_name(stage, member):
+        return False
+    if not has_features(member):
         return False
     stone = Tombstone(member.id, own["metadata"]["uid"], member.id, today() + LASTS)
     if member.find("ClusterFeature", stone.name) is None:

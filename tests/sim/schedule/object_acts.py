@@ -276,12 +276,20 @@ def suspends(stage: Stage, member: Member, which: int) -> bool:
 
 
 @deed(nothing, weight=4)
-def turns_gold(stage: Stage, member: Member) -> None:
+def turns_gold(stage: Stage, member: Member) -> bool:
     """Make the feature that some rules ask for, or take it away."""
+    if not has_features(member):
+        return False
     if member.find("ClusterFeature", "gold") is None:
         member.create({"kind": "ClusterFeature", "metadata": {"name": "gold"}, "spec": {"featureName": "gold"}})
     else:
         member.delete("ClusterFeature", "gold")
+    return True
+
+
+def has_features(member: Member) -> bool:
+    """Say whether ClusterFeatures can be made here now."""
+    return member.server.serves("ClusterFeature") and not member.server.is_terminating("ClusterFeature")
 
 
 @deed(lambda chance, who, names: (*one(chance, who, names), chance.choice(_MOMENTS_S)), weight=3)
@@ -305,7 +313,8 @@ def _replace(stage: Stage, member: Member, kind: str, name: str, *, pause_s: flo
     again = {"kind": kind, "metadata": {"name": name, "annotations": annotations}, "spec": found["spec"]}
 
     def create() -> None:
-        if member.find(kind, name) is None:
+        server = member.server
+        if member.find(kind, name) is None and server.serves(kind) and not server.is_terminating(kind):
             member.create(again)
 
     member.delete(kind, name)

@@ -224,6 +224,33 @@ def rules_reinstalled(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def features_reinstalled(chance: random.Random, names: str) -> list[Step]:
+    """Delete the definition of features, and install it again; with it go a feature that is asked for, and tombstones.
+
+    The feature is gone for a moment, or somebody has left, or is said to have.
+    """
+    here, home, other = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    places = [(kind, "default", name) for name in "xy"]
+    times_s = chance.choice((0.5, 8.0)), chance.choice((0.3, 40.0)), chance.choice((0.3, 60.0, 200.0))
+    said = {
+        "": [],
+        "leaves": [Step(3.0, "leaves", home)],
+        "declares left": [Step(0.0, "is down", other, (60.0,)), Step(0.0, "declares left", home, (other,))],
+        "drops rule": [Step(3.0, "drops rule", home, (f"{kind.lower()}s-1",))],
+    }[chance.choice(("", "", "leaves", "declares left", "drops rule"))]
+    return [
+        Step(0.0, "rules", here, (f"{kind.lower()}s-1", (kind, "plain", "labels", "Delete", "gold stays"))),
+        Step(0.0, "rules", home, (f"{kind.lower()}s-1", (kind, "plain", "labels", "Delete", ""))),
+        Step(0.0, "turns gold", home),
+        *(Step(0.0, "puts", home, (place, f"v{chance.randrange(10**6)}", "sync")) for place in places),
+        *said,
+        Step(chance.choice((3.0, 40.0)), "has its features reinstalled", home, times_s),
+        Step(chance.choice((5.0, 60.0)), chance.choice(("restarts", "is killed")), chance.choice(names)),
+        Step(chance.choice((20.0, 60.0)), "puts", home, (places[0], f"v{chance.randrange(10**6)}", "sync")),
+    ]
+
+
 def stored_otherwise(chance: random.Random, names: str) -> list[Step]:
     """Let an API server make something else of a copy than what it is sent; or somebody edit the copy's status."""
     here, owner, _ = _three(chance, names)

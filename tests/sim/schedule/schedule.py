@@ -18,6 +18,7 @@ from tests.sim.schedule import (  # noqa: F401 -- they put their deeds on the li
 from tests.sim.schedule.scenes import (
     SCENES,
     comes_and_goes,
+    features_reinstalled,
     mass_loss,
     moved_in_vain,
     race_on_slow_ways,
@@ -33,7 +34,13 @@ _PAUSES_S = (0.0, 0.01, 0.3, 2.0, 7.0, 20.0)
 _PAUSES_WEIGHTS = (30, 15, 20, 20, 10, 5)
 _FURNITURE = 7
 _BRAKED, _CLOSED = 0.12, 0.15
-_OFTEN = ((race_on_slow_ways, 0.08), (stored_otherwise, 0.4), (moved_in_vain, 0.15), (rules_reinstalled, 0.15))
+_OFTEN = (
+    (race_on_slow_ways, 0.08),
+    (stored_otherwise, 0.4),
+    (moved_in_vain, 0.15),
+    (rules_reinstalled, 0.15),
+    (features_reinstalled, 0.15),
+)
 _RARE = {"is rebuilt": 0.1, "shares what lets in": 0.05, "has many names": 0.02, "meets a clone": 0.05}
 
 
