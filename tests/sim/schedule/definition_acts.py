@@ -111,3 +111,33 @@ def has_its_features_reinstalled(
     _let_go(stage, member, kind, going_s=going_s, away_s=away_s)
     _apply_later(stage, member, made, going_s + away_s + applied_after_s)
     return True
+
+
+@deed(
+    lambda chance, who, names: (
+        chance.choice(("Cluster", "ResourceSyncRule", "ClusterFeature")),
+        *_times((0.0, 5.0, 40.0), (0.3, 10.0, 100.0))(chance, who, names),
+    ),
+    fault=True,
+    weight=0,
+)
+def has_a_definition_reinstalled_while_down(
+    stage: Stage, member: Member, kind: str, away_s: float, down_s: float
+) -> bool:
+    """Kill the daemon, delete the definition of one of our kinds, with all objects, and install it again.
+
+    Only then another daemon starts, and somebody applies what people had made. A cluster with several names, or one
+    that was built anew, would come back under another name.
+    """
+    server = member.server
+    if not server.serves(kind) or server.is_terminating(kind) or not has_one_name(stage, member):
+        return False
+    own = [found for found in member.list(kind) if not marks_of(found).owner]
+    if kind == "ResourceSyncRule":
+        stage.observer.history.see_rules_lost(member.name, own)
+    made = [found for found in own if kind == "ResourceSyncRule" or found["metadata"]["name"] == "gold"]
+    member.kill()
+    _let_go(stage, member, kind, going_s=0.0, away_s=away_s)
+    stage.until(away_s + down_s, member.start_again)
+    _apply_later(stage, member, made, away_s + down_s)
+    return True

@@ -41,7 +41,13 @@ _OFTEN = (
     (rules_reinstalled, 0.15),
     (features_reinstalled, 0.15),
 )
-_RARE = {"is rebuilt": 0.1, "shares what lets in": 0.05, "has many names": 0.02, "meets a clone": 0.05}
+_RARE = {
+    "is rebuilt": 0.1,
+    "shares what lets in": 0.05,
+    "has many names": 0.02,
+    "meets a clone": 0.05,
+    "has a definition reinstalled while down": 0.15,
+}
 
 
 @dataclass(frozen=True)
