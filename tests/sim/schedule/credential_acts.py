@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Sequence
+from typing import Any
 
 from registry_controller.api import meta
 from tests.sim.checks.convergence import Wrong
-from tests.sim.cluster.member import NAMESPACE, Member
+from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.cluster.transport import Fault
+from tests.sim.schedule.drawing import another
+from tests.sim.schedule.member_acts import has_one_name, rotates
 from tests.sim.schedule.stage import Stage, deed
 
 _CHECKED_S = 1.5
+_FOUND_S = 15.0
+"""So long may it take to notice that credentials are refused, and to find others: two probes, and questions of names."""
 
 
 @deed(lambda chance, who, names: (chance.choice((0.0, 1.0, 20.0)), chance.random() < 0.5), weight=2)
@@ -32,8 +38,52 @@ def names_another_secret(stage: Stage, member: Member, pause_s: float, drops: bo
 
     if drops:
         stage.until(pause_s, drop)
-    _check_later(stage, member, readers)
+    _check_later(stage, member, readers, after_s=_CHECKED_S, words="since its Cluster names another Secret")
     return True
+
+
+@deed(another, weight=0)
+def has_what_works_under_another_name(stage: Stage, member: Member, peer: str) -> bool:
+    """Revoke what a peer has published, and make a second Cluster of it here, with a Secret that works.
+
+    Both are taken away at the end. Not while the peer has other names, or this one does not read it.
+    """
+    other, called = stage.group[peer], f"{peer}-fresh"
+    reads_it = _reads(member, other) and stage.group.wire(member.name, peer).fault is Fault.NONE
+    if not reads_it or stage.group.clones or not has_one_name(stage, other) or member.find("Cluster", called):
+        return False
+    token = f"fresh-{other.server.store.new_uid()}"
+    made = _with_token(other, token)
+    if made is None or not rotates(stage, other):
+        return False
+    other.server.tokens.add(token)
+    info = {"name": called, "annotations": {meta.SYNC_DISABLED: "true"}}
+    reference = {"secretRef": {"name": called, "namespace": NAMESPACE}}
+    member.create({**made, "metadata": {**info, "namespace": NAMESPACE}})
+    member.create({"kind": "Cluster", "metadata": info, "spec": {"clusterID": other.id, "authInfo": reference}})
+
+    def forget() -> None:
+        for kind, namespace in (("Cluster", ""), ("Secret", NAMESPACE)):
+            if member.find(kind, called, namespace=namespace) is not None:
+                member.delete(kind, called, namespace=namespace)
+        other.server.tokens.discard(token)
+
+    stage.at_the_end(forget)
+    reader = [(member, member.daemon)]
+    _check_later(stage, other, reader, after_s=_FOUND_S, words=f"although the Secret of {called} there works")
+    return True
+
+
+def _with_token(member: Member, token: str) -> dict[str, Any] | None:
+    """Write what a member publishes, with another token; None where it publishes none that counts."""
+    secret = member.find("Secret", member.published, namespace=NAMESPACE)
+    held = member.find("Secret", f"{READER}-token", namespace=NAMESPACE)
+    if secret is None or held is None or not (held.get("data") or {}).get("token"):
+        return None
+    text = base64.b64decode(secret["data"][meta.KUBECONFIG_KEY]).decode()
+    now = base64.b64decode(held["data"]["token"]).decode()
+    data = {meta.KUBECONFIG_KEY: base64.b64encode(text.replace(now, token).encode()).decode()}
+    return {"kind": "Secret", "type": meta.REGISTRY_SECRET_TYPE, "data": data} if now in text else None
 
 
 def _readers(stage: Stage, member: Member) -> list[tuple[Member, object]]:
@@ -50,12 +100,15 @@ def _reads(one: Member, member: Member) -> bool:
     return peer is not None and peer.is_connected and peer.is_alive and not peer.health.refused
 
 
-def _check_later(stage: Stage, member: Member, readers: Sequence[tuple[Member, object]]) -> None:
+def _check_later(
+    stage: Stage, member: Member, readers: Sequence[tuple[Member, object]], *, after_s: float, words: str
+) -> None:
     """P7: who reads a member still reads it a little later, where nothing else has happened since."""
     count = _happened(stage)
+    was_rotated = stage.tally.deeds["rotates"] + stage.tally.deeds["has what works under another name"] > 0
 
     def check() -> None:
-        if _happened(stage) != count + 1 or stage.tally.deeds["rotates"] or stage.is_mended:
+        if _happened(stage) != count + 1 or was_rotated or stage.is_mended:
             return
         for one, daemon in readers:
             found = one.find("Cluster", member.name)
@@ -64,10 +117,9 @@ def _check_later(stage: Stage, member: Member, readers: Sequence[tuple[Member, o
                 continue
             stage.tally.clause("P7")
             if not _reads(one, member):
-                words = f"is not read any more at {one.name} since its Cluster names another Secret"
-                stage.observer.broken.append(Wrong("P7", member.name, words))
+                stage.observer.broken.append(Wrong("P7", member.name, f"is not read any more at {one.name} {words}"))
 
-    asyncio.get_running_loop().call_later(_CHECKED_S, check)
+    asyncio.get_running_loop().call_later(after_s, check)
 
 
 def _happened(stage: Stage) -> int:

@@ -71,6 +71,18 @@ def _carried_credentials(chance: random.Random, names: str) -> list[Step]:
         ("ConfigMap", "default", chance.choice("xyz")), f"v{chance.randrange(10**6)}", "sync"))]  # fmt: skip
 
 
+def found_another_way(chance: random.Random, names: str) -> list[Step]:
+    """Revoke what a member has published, where another one has what works under another name of it."""
+    here, owner, third = _three(chance, names)
+    place = ("ConfigMap", "default", chance.choice("xyz"))
+    return [
+        Step(7.0, "has what works under another name", here, (owner,)),
+        Step(20.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")),
+        Step(chance.choice((0.0, 20.0)), chance.choice(("restarts", "is killed")), chance.choice((here, owner, third))),
+        Step(20.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")),
+    ]
+
+
 def _rivals(chance: random.Random, names: str) -> list[Step]:
     """Two owners of one name, with clocks that do not agree; the first one goes again."""
     here, one, two = _three(chance, names)

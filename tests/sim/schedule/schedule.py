@@ -19,6 +19,7 @@ from tests.sim.schedule.scenes import (
     SCENES,
     comes_and_goes,
     features_reinstalled,
+    found_another_way,
     mass_loss,
     moved_in_vain,
     race_on_slow_ways,
@@ -40,6 +41,7 @@ _OFTEN = (
     (moved_in_vain, 0.15),
     (rules_reinstalled, 0.15),
     (features_reinstalled, 0.15),
+    (found_another_way, 0.1),
 )
 _RARE = {
     "is rebuilt": 0.1,
