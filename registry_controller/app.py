@@ -255,6 +255,8 @@ class Daemon:
                 self.status_writer.drop(meta.RULES, name)
             self.status_reporter.rule_changed(name)
             self.deletion_limiter.rule_changed(name)
+        else:
+            self.status_reporter.cluster_counts_changed()  # it may be of a later format
         is_core = name in names.CORE_RULES or name == names.CORE_FEATURE_OBJECT
         if is_core or name.startswith(f"left-{self._local}.") or self._is_ours(plural, name):
             self.local_controller.request_pass()

@@ -2,23 +2,27 @@
 
 It is an annotation of a ClusterFeature, because all members read the features of their peers. A member that was away
 when a rule was deleted reads it there.
+
+Its format has a number; without one, it is format 1. A version that only adds a field keeps the number, and an earlier
+version keeps fields that it does not know. A field of an entry is about that deletion, and goes with its entry. A field
+of the record names the UIDs of the rules that it is about, because an earlier version adds and removes entries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
-from typing import Final, NamedTuple
-
-import orjson
+from typing import Any, Final, NamedTuple
 
 from registry_controller.api import meta, names
+from registry_controller.api.jsontext import is_later, read_object, write_object
 from registry_controller.api.meta import UID_LENGTH, Manifest
 
 FORMAT: Final = 1
 LASTS: Final = timedelta(days=90)
 MOST: Final = 256
 _LENGTH: Final = 128 * 1024
+_LATER_LENGTH: Final = 256 * 1024  # an object's annotations have no more
 _NAME_LENGTH: Final = 253
 
 
@@ -32,30 +36,27 @@ class DeletedRule(NamedTuple):
 
 def read_deleted_rules(annotations: Mapping[str, str]) -> frozenset[DeletedRule]:
     """Parse the record; entries that cannot be read, and a record of a later format, are left out."""
-    found = _read_content(annotations)
-    entries = found.get("rules") if found.get("format") == FORMAT else None
-    read = (_read_entry(entry) for entry in entries[:MOST]) if isinstance(entries, list) else ()
-    return frozenset(rule for rule in read if rule is not None)
+    return frozenset(_read_entries(_read_content(annotations)))
 
 
 def has_later_format(annotations: Mapping[str, str]) -> bool:
     """Return whether the record was written by a later version: it is not to be changed."""
-    number = _read_content(annotations).get("format")
-    return isinstance(number, int) and number > FORMAT
+    return is_later(read_object(annotations.get(meta.DELETED_RULES, ""), most=_LATER_LENGTH), than=FORMAT)
 
 
-def _read_content(annotations: Mapping[str, str]) -> Mapping[str, object]:
-    text = annotations.get(meta.DELETED_RULES, "")
-    try:
-        found = orjson.loads(text) if text and len(text) <= _LENGTH else {}
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def _read_content(annotations: Mapping[str, str]) -> Mapping[str, Any]:
+    found = read_object(annotations.get(meta.DELETED_RULES, ""), most=_LENGTH)
+    return {} if is_later(found, than=FORMAT) else found
 
 
-def _read_entry(entry: object) -> DeletedRule | None:
-    if not isinstance(entry, dict):
-        return None
+def _read_entries(content: Mapping[str, Any]) -> Mapping[DeletedRule, Mapping[str, Any]]:
+    """Return the rules in a record, each with the fields of its entry."""
+    entries = content.get("rules")
+    found = [entry for entry in entries[:MOST] if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return {rule: entry for entry in found if (rule := _read_entry(entry)) is not None}
+
+
+def _read_entry(entry: Mapping[str, Any]) -> DeletedRule | None:
     name, uid, day = entry.get("name"), entry.get("uid"), entry.get("day")
     if not (isinstance(name, str) and isinstance(uid, str) and isinstance(day, str)):
         return None
@@ -67,10 +68,17 @@ def _read_entry(entry: object) -> DeletedRule | None:
         return None
 
 
-def write_deleted_rules(rules: Iterable[DeletedRule]) -> str:
-    """Return the value of the annotation: the same rules give the same text."""
-    entries = [{"name": rule.name, "uid": rule.uid, "day": rule.day.isoformat()} for rule in sorted(rules)]
-    return orjson.dumps({"format": FORMAT, "rules": entries}).decode()
+def write_deleted_rules(rules: Iterable[DeletedRule], *, before: Mapping[str, str] | None = None) -> str:
+    """Return the value of the annotation: the same rules give the same text.
+
+    `before` are the annotations with the record that it replaces, from which further fields are kept.
+    """
+    entries = {rule: {"name": rule.name, "uid": rule.uid, "day": rule.day.isoformat()} for rule in sorted(rules)}
+    content = _read_content(before or {})
+    held = _read_entries(content)
+    plain = {"format": FORMAT, "rules": [*entries.values()]}
+    whole = {**content, **plain, "rules": [{**held.get(rule, {}), **entry} for rule, entry in entries.items()]}
+    return write_object(whole, plain=plain, most=_LENGTH)
 
 
 def keep_lasting(rules: Iterable[DeletedRule], *, today: date) -> frozenset[DeletedRule]:
@@ -79,15 +87,19 @@ def keep_lasting(rules: Iterable[DeletedRule], *, today: date) -> frozenset[Dele
     return frozenset(lasting[-MOST:])
 
 
-def deleted_rules_manifest(rules: Iterable[DeletedRule]) -> Manifest:
-    """Return the ClusterFeature that holds the record."""
+def deleted_rules_manifest(rules: Iterable[DeletedRule], *, before: Manifest | None = None) -> Manifest:
+    """Return the ClusterFeature that holds the record. It replaces `before`, and keeps its other fields."""
+    before = before or {}
+    annotations = meta.annotations_of(before)
     return {
+        **before,
         "apiVersion": meta.API_VERSION,
         "kind": meta.FEATURE.kind,
         "metadata": {
+            **meta.metadata_of(before),
             "name": names.DELETED_RULES_OBJECT,
-            "labels": {meta.CORE_RESOURCE: "true"},
-            "annotations": {meta.DELETED_RULES: write_deleted_rules(rules)},
+            "labels": {**meta.labels_of(before), meta.CORE_RESOURCE: "true"},
+            "annotations": {**annotations, meta.DELETED_RULES: write_deleted_rules(rules, before=annotations)},
         },
         "spec": {"featureName": names.DELETED_RULES_FEATURE},
     }

@@ -55,6 +55,8 @@ ALLOW_DELETIONS: Final = f"{_NAMES}/allow-deletions"
 DELETED_RULES: Final = f"{_NAMES}/deleted-rules"
 """Annotation of a ClusterFeature: the rules that were deleted in that cluster, see `api.deleted_rules`."""
 
+LEFT: Final = f"{_NAMES}/left-"
+"""The beginning of the names of a tombstone's labels."""
 LEFT_MEMBER: Final = f"{_NAMES}/left-member"
 LEFT_MEMBERSHIP: Final = f"{_NAMES}/left-membership"
 LEFT_REPORTED_BY: Final = f"{_NAMES}/left-said-by"

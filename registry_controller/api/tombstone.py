@@ -3,11 +3,16 @@
 It is stored as a ClusterFeature, because all members read the features of their peers. It is about one membership: the
 Cluster object of the member in its own cluster. A member that joins again creates a new Cluster object, so an old
 tombstone does not apply to it, independent of clocks.
+
+A version that adds to a tombstone adds a label whose name begins with `left-`, and that is about the same membership.
+An earlier version keeps it when it stores the tombstone in its own cluster, too. The annotations of the object are no
+part of the tombstone: each cluster has its own.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import date
 from typing import Final, NamedTuple
 
@@ -15,11 +20,16 @@ from registry_controller.api import meta, names
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
+from registry_controller.api.validation import is_label_key, is_label_value
 
 FORMAT: Final = 1
-"""The format of the labels. A version that changes their meaning writes the next number in the label `left-format`."""
+"""The format of the labels of tombstones and of withdrawals.
+
+A version that changes their meaning writes the next number in the label `left-format`.
+"""
 
 _LABELS: Final = (meta.LEFT_MEMBER, meta.LEFT_MEMBERSHIP, meta.LEFT_REPORTED_BY)
+_KNOWN: Final = frozenset((*_LABELS, meta.LEFT_UNTIL, meta.LEFT_FORMAT, meta.LEFT_REVISION))
 _REVISION: Final = re.compile("[0-9]{1,20}")
 _ID: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -64,7 +74,7 @@ def read_withdrawal(feature: Feature) -> Tombstone | None:
 
 
 def _read(feature: Feature) -> Tombstone | None:
-    if meta.LEFT_FORMAT in feature.labels:
+    if _is_later(feature):
         return None
     member, membership, said_by = (feature.labels.get(label, "") for label in _LABELS)
     try:
@@ -80,9 +90,22 @@ def _read(feature: Feature) -> Tombstone | None:
     return Tombstone(ClusterUID(member), membership, ClusterUID(said_by), until, known)
 
 
+def _is_later(feature: Feature) -> bool:
+    return feature.labels.get(meta.LEFT_FORMAT, str(FORMAT)) != str(FORMAT)
+
+
 def has_later_format(feature: Feature) -> bool:
-    """Return whether a later version of the daemon wrote a tombstone, in a format that this one cannot read."""
-    return feature.feature_name == names.LEFT_FEATURE and meta.LEFT_FORMAT in feature.labels
+    """Return whether a later version of the daemon wrote a tombstone or a withdrawal that this one cannot read."""
+    return feature.feature_name in (names.LEFT_FEATURE, names.WITHDRAWN_FEATURE) and _is_later(feature)
+
+
+def further_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the labels of a tombstone that a later version added within the format."""
+    return {
+        label: text
+        for label, text in labels.items()
+        if label.startswith(meta.LEFT) and label not in _KNOWN and is_label_key(label) and is_label_value(text)
+    }
 
 
 def is_later_tombstone(manifest: Manifest, *, of: ClusterUID | None = None) -> bool:
@@ -91,7 +114,8 @@ def is_later_tombstone(manifest: Manifest, *, of: ClusterUID | None = None) -> b
         feature = read_feature(manifest)
     except InvalidObject:
         return False
-    return has_later_format(feature) and (of is None or feature.labels.get(meta.LEFT_MEMBER) == of)
+    is_tombstone = feature.feature_name == names.LEFT_FEATURE and _is_later(feature)
+    return is_tombstone and (of is None or feature.labels.get(meta.LEFT_MEMBER) == of)
 
 
 def read_original_tombstone(manifest: Manifest) -> Tombstone | None:
@@ -133,12 +157,16 @@ def published_secret(manifest: Manifest) -> ObjectKey | None:
     return ObjectKey(namespace, name) if namespace and name else None
 
 
-def tombstone_manifest(stone: Tombstone, *, secret: str = "", ordered: bool = False) -> Manifest:
+def tombstone_manifest(
+    stone: Tombstone, *, secret: str = "", ordered: bool = False, further: Mapping[str, str] | None = None
+) -> Manifest:
     """Return the ClusterFeature. `secret` is the cluster's Secret with published credentials, as NAMESPACE/NAME.
 
-    `ordered` records that `leave` was given here, or that the member's own tombstone was read at the member.
+    `ordered` records that `leave` was given here, or that the member's own tombstone was read at the member. `further`
+    are the labels that a later version added.
     """
     labels = {
+        **(further or {}),
         meta.LEFT_MEMBER: stone.member,
         **({meta.LEFT_MEMBERSHIP: stone.membership} if stone.membership else {}),
         meta.LEFT_REPORTED_BY: stone.reported_by,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from registry_controller.api import meta, names
 from registry_controller.api.deleted_rules import DeletedRule, read_deleted_rules
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, read_feature
+from registry_controller.api.formats import is_later_feature
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
 from registry_controller.cache.definition_state import DefinitionState
 from registry_controller.cache.lost_objects import LostObjects
@@ -105,6 +106,15 @@ class PeerFeatures(PeerObjects):
         self._tell = changed
         self._deleted = deleted
         self._held: dict[str, Feature] = {}
+        self._later: set[str] = set()
+
+    @property
+    def later(self) -> Sequence[str] | None:
+        """The names of those that a later version of the daemon wrote, in a format that this one cannot read.
+
+        None before the first complete list.
+        """
+        return sorted(self._later) if self._is_complete else None
 
     @property
     def held(self) -> tuple[Feature, ...] | None:
@@ -127,14 +137,17 @@ class PeerFeatures(PeerObjects):
             return
         if _is_too_much(feature):
             return
+        is_later = is_later_feature(feature, obj.annotations)
         self._lost.former.pop(obj.key, None)
-        if self._held.get(obj.key.name) != feature:
+        if self._held.get(obj.key.name) != feature or is_later != (obj.key.name in self._later):
             self._held[obj.key.name] = feature
+            (self._later.add if is_later else self._later.discard)(obj.key.name)
             self._changed()
 
     def _drop(self, name: str) -> None:
         if name == names.DELETED_RULES_OBJECT:
             self._set_deleted_rules(frozenset())
+        self._later.discard(name)
         feature = self._held.pop(name, None)
         if feature is not None:
             self._lost.note_former(ObjectKey("", name), feature)

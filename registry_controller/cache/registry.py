@@ -16,6 +16,8 @@ from registry_controller.api import meta, names
 from registry_controller.api.cluster import Cluster, read_cluster
 from registry_controller.api.deleted_rules import DeletedRule, read_deleted_rules
 from registry_controller.api.errors import InvalidObject
+from registry_controller.api.feature import read_feature
+from registry_controller.api.formats import is_later_feature
 from registry_controller.api.meta import GVK, ClusterUID, Manifest
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.api.tombstone import (
@@ -74,6 +76,8 @@ class Registry:
         self.acting: dict[str, StoredRule] = {}
         self.features: dict[str, Manifest] = {}
         self.pruned: dict[str, tuple[str, ...]] = {}
+        self.later_features: set[str] = set()
+        """The features that a later version of the daemon wrote, in a format that this one cannot read."""
         self._bars: dict[str, tuple[StoredRule, BarredRule | None]] = {}
         self.deleted_clusters: dict[ClusterUID, Manifest] = {}
         """The last states of the Clusters that were deleted since the start, by cluster ID; the newest ones.
@@ -263,6 +267,7 @@ class Registry:
                 self.pruned.pop(name, None)  # another object, of which nothing is known yet
         else:
             self.features[name] = manifest
+            (self.later_features.add if _is_later(manifest) else self.later_features.discard)(name)
             self._forget_withdrawal(name)
             if name == names.DELETED_RULES_OBJECT:
                 self.deleted_rules = read_deleted_rules(meta.annotations_of(manifest))
@@ -297,6 +302,7 @@ class Registry:
                 self.end_deleted_rules()
         else:
             self.features.pop(name, None)
+            self.later_features.discard(name)
             if name == names.DELETED_RULES_OBJECT:
                 self.deleted_rules = frozenset()
 
@@ -359,3 +365,10 @@ class Registry:
         if plural == meta.CLUSTERS.resource:
             return self.clusters
         return self.rules if plural == meta.RULES.resource else self.features
+
+
+def _is_later(feature: Manifest) -> bool:
+    try:
+        return is_later_feature(read_feature(feature), meta.annotations_of(feature))
+    except InvalidObject:
+        return False

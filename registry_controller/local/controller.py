@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import date
 from http import HTTPStatus
 from typing import Final, NoReturn, Protocol
@@ -54,6 +54,9 @@ class TombstoneSource(Protocol):
 
     def list_missing(self) -> Iterable[Tombstone]:
         """List the tombstones to create here."""
+
+    def further_labels(self, stone: Tombstone) -> Mapping[str, str]:
+        """Return the labels that a later version added to a tombstone to create here."""
 
     def is_farewell(self, stone: Tombstone) -> bool:
         """Return whether the member shows this tombstone of itself."""
@@ -114,7 +117,6 @@ class LocalController:
         self._secret = KubeconfigSecret(api=self._api, settings=settings, log=log)
         self._is_requested = asyncio.Event()
         self._retry_after_s = 0.0
-        self._has_later_record = False
 
     def request_pass(self) -> None:
         """Request a pass; many requests at once cause one."""
@@ -175,28 +177,23 @@ class LocalController:
         current = await self._api.read(meta.FEATURES, key)
         annotations = meta.annotations_of(current) if current is not None else {}
         if has_later_format(annotations):
-            if not self._has_later_record:
-                self._log.warning("the record of deleted rules is of a later format, and is left alone", name=key.name)
-            self._has_later_record = True
             return
-        self._has_later_record = False
         held = read_deleted_rules(annotations)
         known = {rule.uid for rule in held}
         wanted = keep_lasting({*held, *(rule for rule in new if rule.uid not in known)}, today=self._today())
         if wanted == held:
             return
-        manifest = deleted_rules_manifest(wanted)
+        manifest = deleted_rules_manifest(wanted, before=current)
         if current is None:
             await self._api.create(meta.FEATURES, manifest)
         else:
-            info = {**meta.metadata_of(current), **meta.metadata_of(manifest)}
-            await self._api.replace(meta.FEATURES, {**manifest, "metadata": info})
+            await self._api.replace(meta.FEATURES, manifest)
         self._log.info("recorded deleted rules", rules=", ".join(sorted(rule.name for rule in wanted - held)))
 
     async def _create_tombstone(self, stone: Tombstone) -> None:
         with contextlib.suppress(AlreadyExists):  # created already, and not in the cache yet
-            ordered = self._tombstones.is_farewell(stone)
-            await self._api.create(meta.FEATURES, tombstone_manifest(stone, ordered=ordered))
+            ordered, further = self._tombstones.is_farewell(stone), self._tombstones.further_labels(stone)
+            await self._api.create(meta.FEATURES, tombstone_manifest(stone, ordered=ordered, further=further))
             self._log.info("created a tombstone", clusterID=stone.member, reportedBy=stone.reported_by)
 
     async def _record_withdrawal(self, manifest: Manifest) -> None:
@@ -272,7 +269,7 @@ class LocalController:
     async def _keep_version(self, cluster: Manifest) -> None:
         """Keep the annotation of the own Cluster with the version of the daemon, and the formats that it writes."""
         annotations = meta.annotations_of(cluster)
-        wanted = write_daemon_version(__version__)
+        wanted = write_daemon_version(__version__, before=annotations.get(meta.DAEMON, ""))
         if annotations.get(meta.DAEMON) == wanted or not self._writes_version():
             return
         info = {**meta.metadata_of(cluster), "annotations": {**annotations, meta.DAEMON: wanted}}

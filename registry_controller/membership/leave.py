@@ -19,6 +19,7 @@ from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
 from registry_controller.api.tombstone import (
     Tombstone,
     fits_in_tombstone,
+    further_labels,
     is_later_tombstone,
     is_ordered,
     is_own_tombstone,
@@ -291,6 +292,7 @@ class LeaveCommand:
             is_ours = held is not None and held.reported_by == stone.reported_by and held.until >= self._today
             if found is not None and not (is_ours and is_ordered(found)):
                 info = {**meta.metadata_of(wanted), "resourceVersion": meta.metadata_of(found)["resourceVersion"]}
+                info["labels"] = {**further_labels(meta.labels_of(found)), **info["labels"]}
                 await self._api.replace(meta.FEATURES, {**wanted, "metadata": info})
 
     async def _delete_clusters(self, names: Collection[str]) -> None:

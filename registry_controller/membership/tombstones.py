@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import Final, NoReturn, Protocol
 
@@ -19,7 +19,7 @@ from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import GVR, ClusterUID, Manifest
 from registry_controller.api.tombstone import (
     Tombstone,
-    has_later_format,
+    further_labels,
     is_later_tombstone,
     is_ordered,
     read_original_tombstone,
@@ -101,18 +101,16 @@ class TombstoneTracker:
         self._revisions: dict[str, int] = {}
         self._silence = SilenceTimer(peers)
         self._names: set[str] = set()
-        self._later: set[str] = set()
         self._withdrawing: frozenset[Tombstone] = frozenset()
         self._lost_farewell: Tombstone | None = None
-        self._farewells: frozenset[Tombstone] = frozenset()
-        """The own tombstones that were here since this cluster had a Cluster last."""
+        self._farewells: Mapping[Tombstone, Mapping[str, str]] = {}
+        """The own tombstones that were here since this cluster had a Cluster last, with their further labels."""
         self._deleted_at_s: dict[str, float] = {}
         self._is_updated = asyncio.Event()
 
     def update(self) -> None:
         """Evaluate all tombstones again, and report the differences."""
         self._absences.update()
-        self._warn_of_later()
         facts = self._gather()
         was, self.now = self.now, leavers(facts)
         self._known_at, before = frozenset(facts.there), self._known_at
@@ -169,7 +167,19 @@ class TombstoneTracker:
             for stone in (self.now.to_keep if lost is None else {*self.now.to_keep, lost})
             if (self.is_farewell(stone) or self._deleted_at_s.get(stone.name, due_s) <= due_s)
             and self._is_written_here(stone)
+            and stone.name not in self._registry.features  # as one of a later format
         ]
+
+    def further_labels(self, stone: Tombstone) -> Mapping[str, str]:
+        """Return the labels that a later version added to a tombstone to create here, its author's if that shows it."""
+        if stone in self._farewells:
+            return self._farewells[stone]
+        for uid in sorted(self._peers, key=lambda uid: uid != stone.reported_by):
+            for feature in self._peers[uid].features.held or ():
+                shown = read_tombstone(feature) if feature.name == stone.name else None
+                if shown is not None and shown.name == stone.name:
+                    return further_labels(feature.labels)
+        return {}
 
     def has_lost_farewell(self) -> bool:
         """Return whether this cluster has left, and its own tombstone was lost here."""
@@ -190,7 +200,7 @@ class TombstoneTracker:
                 has_cluster=has_cluster,
                 saw_cluster=self._local in self._registry.deleted_clusters,
                 stored=standing,
-                seen=self._farewells,
+                seen=frozenset(self._farewells),
                 withdrawn=frozenset(name for author, name in self._withdrawn(live) if author == self._local),
                 alive=frozenset(live),
                 shown={
@@ -277,7 +287,7 @@ class TombstoneTracker:
         standing = list(self._standing())
         here = frozenset(stone for _, stone in standing)
         memberships = self._memberships()
-        self._record(memberships, here)
+        self._record(memberships, standing)
         there = {
             uid: frozenset(_read_tombstones(features))
             for uid, peer in live.items()
@@ -327,23 +337,16 @@ class TombstoneTracker:
             trusts_after_s=self._trusts_after_s,
         )
 
-    def _warn_of_later(self) -> None:
-        """Log each tombstone of a later format, here and at live members, once: it counts for nothing here."""
-        found = {meta.metadata_of(one)["name"] for one in self._registry.features.values() if is_later_tombstone(one)}
-        for peer in self._peers.values():
-            found |= {one.name for one in peer.features.held or () if has_later_format(one)}
-        for name in sorted(found - self._later):
-            log.warning("a later version of the daemon wrote a tombstone: upgrade the daemon here", name=name)
-        self._later = found
-
     def _is_written_here(self, stone: Tombstone) -> bool:
         return self._writes_status_of(meta.FEATURES, stone.name)
 
-    def _record(self, memberships: Memberships, here: Iterable[Tombstone]) -> None:
+    def _record(self, memberships: Memberships, standing: Sequence[tuple[Manifest, Tombstone]]) -> None:
         """Record the memberships that were here until a tombstone stands here: one is created once for each."""
+        here = [stone for _, stone in standing]
         self._met = note_memberships(self._met, memberships, here)
         if self._local in memberships or any(map(self._is_own, here)):
-            self._farewells = frozenset(filter(self._is_own, here))
+            own = [(manifest, stone) for manifest, stone in standing if self._is_own(stone)]
+            self._farewells = {stone: further_labels(meta.labels_of(manifest)) for manifest, stone in own}
         names = {stone.name for stone in here}
         now_s = asyncio.get_running_loop().time()
         self._deleted_at_s |= dict.fromkeys(self._names - names, now_s)

@@ -9,7 +9,7 @@ from registry_controller.api import meta
 from registry_controller.report.events import EventRecorder, Reference
 from registry_controller.report.metrics import Metrics
 
-_BAD_WHEN_TRUE: Final = frozenset({"LocalConflict", "Stalled", "DeletionHalted", "HistoryRestored"})
+_BAD_WHEN_TRUE: Final = frozenset({"LocalConflict", "Stalled", "DeletionHalted", "HistoryRestored", "LaterFormat"})
 _NEITHER: Final = frozenset({"LocalCluster", "ClustersSynced"})
 """Conditions whose status False is no problem by itself: other conditions warn instead."""
 

@@ -11,6 +11,7 @@ from typing import Any
 from registry_controller.api import meta
 from registry_controller.api.cluster import State
 from registry_controller.api.errors import Forbidden, InvalidObject, NotServed, ProtocolError
+from registry_controller.api.formats import is_later_version
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.cache.registry import Registry
@@ -104,6 +105,7 @@ class ClusterStatusReporter:
                 metadata=self._local_metadata.metadata,
                 metadata_problem=self._local_metadata.problem,
                 local_problem=self._local.problem,
+                later=self._list_later(cluster.name),
             )
         peer = self._clusters.peers.get(cluster.cluster_id)
         is_read = peer is not None and not choice.alias_of and bool(choice.ways)
@@ -134,6 +136,14 @@ class ClusterStatusReporter:
             deletions_known=halt is None or halt.is_known,
             **(_collect_peer_facts(peer) if is_read and peer is not None else {}),
         )
+
+    def _list_later(self, name: str) -> Sequence[str]:
+        """List the objects here that have a later format; `name` is that of our Cluster (A11)."""
+        stored = self._registry.clusters.get(name)
+        annotations = meta.annotations_of(stored.manifest) if stored is not None else {}
+        is_later = is_later_version(annotations.get(meta.DAEMON, ""))
+        own = [f"the annotation {meta.DAEMON} of Cluster {name}"] if is_later else []
+        return [*own, *map(_name_feature, sorted(self._registry.later_features))]
 
     def _list_departure_reporters(self, member: ClusterUID) -> Sequence[str]:
         """List the names of the members that report the departure of a silent member (O6)."""
@@ -175,4 +185,9 @@ def _collect_peer_facts(peer: Peer) -> Mapping[str, Any]:
         "metadata": peer.metadata,
         "metadata_problem": peer.metadata_problem,
         "known_there": known_there,
+        "later": None if (later := peer.features.later) is None else [*map(_name_feature, later)],
     }
+
+
+def _name_feature(name: str) -> str:
+    return f"{meta.FEATURE.kind} {name}"

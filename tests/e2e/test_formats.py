@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from registry_controller import __version__
 from registry_controller.api import meta
@@ -87,3 +88,44 @@ def test_a_copy_of_a_later_version_is_left_alone_until_that_version_is_back(memb
 def _messages(member: Member) -> list[str]:
     conditions = member.get("resourcesyncrule", "maps").get("status", {}).get("conditions", [])
     return [str(condition["message"]) for condition in conditions]
+
+
+def _stored(name: str) -> dict[str, Any]:
+    """Read what a daemon stores in the next format."""
+    text = (Path(__file__).parents[1] / "fixtures" / "formats" / "2" / f"{name}.yaml").read_text(encoding="utf-8")
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+@pytest.mark.clause("A11")
+def test_a_tombstone_and_a_record_of_the_next_format_stay_and_are_said_at_each_member(members: list[Member]) -> None:
+    one, two = members
+    own = two.get("cluster", two.name)
+    stone, record = _stored("tombstone"), _stored("deleted_rules")
+    stone["metadata"]["name"] = f"left-{own['spec']['clusterID']}.{own['metadata']['uid']}"
+    stone["metadata"]["labels"] |= {
+        meta.LEFT_MEMBER: own["spec"]["clusterID"],
+        meta.LEFT_MEMBERSHIP: own["metadata"]["uid"],
+        meta.LEFT_REPORTED_BY: one.get("cluster", one.name)["spec"]["clusterID"],
+    }
+    one.create(stone, record, rule("short", CONFIG_MAP, {"match": [{"objectKey": {"name": "nothing"}}]}))
+    names = [made["metadata"]["name"] for made in (stone, record)]
+    held = {name: one.get("clusterfeature", name) for name in names}
+    for member in members:
+        eventually(
+            lambda member=member: all(name in _later_at(member, one) for name in names),  # type: ignore[misc]
+            what=f"{member.name} says it",
+        )
+        assert not _later_at(member, two)
+    eventually(lambda: two.find("resourcesyncrule", "short"), what="the rule at the other member")
+    one.kubectl("delete", "resourcesyncrule", "short")
+    eventually(lambda: two.find("resourcesyncrule", "short") is None, what="the rule is gone")
+    steadily(lambda: {name: one.get("clusterfeature", name) for name in names} == held, what="they stay as they are")
+    in_sync(members)
+    one.kubectl("delete", "clusterfeature", *names)
+    for member in members:
+        eventually(lambda member=member: not _later_at(member, one), what=f"{member.name} says it no more")  # type: ignore[misc]
+
+
+def _later_at(member: Member, other: Member) -> str:
+    return str(member.condition("cluster", other.name, "LaterFormat").get("message", ""))

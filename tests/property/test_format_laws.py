@@ -12,13 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry_controller import __version__
-from registry_controller.api import deleted_rules, meta, provenance
+from registry_controller.api import deleted_rules, meta, provenance, tombstone
 from registry_controller.api.deleted_rules import DeletedRule, read_deleted_rules, write_deleted_rules
 from registry_controller.api.feature import read_feature
 from registry_controller.api.formats import FORMATS, write_daemon_version
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, decode, encode
-from registry_controller.api.tombstone import Tombstone, is_own_tombstone, read_tombstone, tombstone_manifest
+from registry_controller.api.tombstone import (
+    Tombstone,
+    further_labels,
+    has_later_format,
+    is_own_tombstone,
+    read_tombstone,
+    read_withdrawal,
+    tombstone_manifest,
+    withdrawal_manifest,
+)
 from registry_controller.core.decision.decide import decide
 from registry_controller.core.decision.decision import Hold, Reason
 from registry_controller.core.decision.marks import Binding, Voice, read_marks, voice_of
@@ -114,6 +123,70 @@ def test_a_tombstone_of_a_later_format_counts_for_nothing(member: str, is_later:
         meta.labels_of(manifest).update({meta.LEFT_FORMAT: "2"})  # type: ignore[attr-defined]
     assert read_tombstone(read_feature(manifest)) == (None if is_later else stone)
     assert is_own_tombstone(manifest, of=ClusterUID(member)) is not is_later
+    back = withdrawal_manifest(stone)
+    meta.labels_of(back).update({meta.LEFT_FORMAT: "2"} if is_later else {})  # type: ignore[attr-defined]
+    assert read_withdrawal(read_feature(back)) == (None if is_later else stone)
+    assert [has_later_format(read_feature(found)) for found in (manifest, back)] == [is_later, is_later]
+
+
+ANY = st.text(st.characters(codec="ascii"), max_size=5)
+
+
+@given(st.dictionaries(st.sampled_from((meta.LEFT, "left-", "", "x/")).flatmap(lambda at: ANY.map(at.__add__)), ANY))
+def test_labels_of_a_later_version_stay_on_a_tombstone_that_is_stored_again(added: dict[str, str]) -> None:
+    """Only such as belong to tombstones, and as an API server takes; none of them changes the tombstone."""
+    stone = Tombstone(OWNER, "u", OWNER, datetime.date(2027, 1, 1), 7)
+    labels = {**added, **meta.labels_of(tombstone_manifest(stone))}
+    further = further_labels(labels)
+    assert further.items() <= added.items()
+    assert all(label.startswith(meta.LEFT) for label in further)
+    stored = tombstone_manifest(stone, further=further)
+    assert meta.labels_of(stored) == {**further, **meta.labels_of(tombstone_manifest(stone))}
+    assert read_tombstone(read_feature(stored)) == stone
+    assert further_labels(meta.labels_of(stored)) == further
+
+
+DELETED = st.lists(st.sampled_from("abcd"), unique=True).map(
+    lambda found: {DeletedRule(name, f"uid-{name}", datetime.date(2026, 1, 1)) for name in found}
+)
+
+
+@given(DELETED, DELETED, ADDED, ADDED)
+def test_fields_of_a_later_version_stay_in_the_record_and_go_with_their_entries(
+    held: set[DeletedRule], wanted: set[DeletedRule], of_entry: dict[str, Any], of_record: dict[str, Any]
+) -> None:
+    plain = orjson.loads(write_deleted_rules(held))
+    before = {**of_record, **plain, "rules": [{**of_entry, **entry} for entry in plain["rules"]]}
+    text = write_deleted_rules(wanted, before={meta.DELETED_RULES: orjson.dumps(before).decode()})
+    assert read_deleted_rules({meta.DELETED_RULES: text}) == wanted
+    found = orjson.loads(text)
+    kept = {rule.uid: of_entry if rule in held else {} for rule in wanted}
+    entries = [{**kept[entry["uid"]], **entry} for entry in orjson.loads(write_deleted_rules(wanted))["rules"]]
+    assert found == {**of_record, "format": 1, "rules": entries}
+    assert write_deleted_rules(wanted, before={meta.DELETED_RULES: text}) == text
+
+
+def _nested(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
+@pytest.mark.parametrize("added", [_nested(300), _nested(3000), f'"{"x" * 127 * 1024}"', "{"], ids=len)
+def test_a_record_that_cannot_be_kept_whole_is_kept_without_further_fields(added: str) -> None:
+    rules = [DeletedRule(f"r{number}", f"uid-{number}", datetime.date(2026, 1, 1)) for number in range(100)]
+    before = {meta.DELETED_RULES: f'{{"format":1,"rules":[],"added":{added}}}'}
+    text = write_deleted_rules(rules, before=before)
+    assert text == write_deleted_rules(rules)
+    assert read_deleted_rules({meta.DELETED_RULES: text}) == {*rules}
+
+
+@given(ADDED, LATER, st.sampled_from(["{}", "", "[1]", "{", '{"version":"0","formats":3}']))
+def test_what_a_later_version_says_of_its_daemon_stays(added: dict[str, Any], number: int, before: str) -> None:
+    assert write_daemon_version("1", before=before) == write_daemon_version("1")
+    text = write_daemon_version("1", before=orjson.dumps({**added, "version": "2"}).decode())
+    assert orjson.loads(text) == {**added, **orjson.loads(write_daemon_version("1"))}
+    assert write_daemon_version("1", before=text) == text
+    later = orjson.dumps({**added, "format": number}).decode()
+    assert write_daemon_version("1", before=later) == later
 
 
 @given(LATER)
@@ -128,4 +201,5 @@ def test_a_record_of_a_later_format_counts_for_nothing(number: int) -> None:
 
 def test_a_cluster_names_the_version_of_its_daemon_and_its_formats() -> None:
     assert orjson.loads(write_daemon_version(__version__)) == {"version": __version__, "formats": FORMATS}
-    assert FORMATS == {"provenance": provenance.FORMAT, "tombstone": 1, "deletedRules": deleted_rules.FORMAT}
+    formats = {"provenance": provenance.FORMAT, "deletedRules": deleted_rules.FORMAT}
+    assert formats | {"tombstone": tombstone.FORMAT, "withdrawal": tombstone.FORMAT} == FORMATS

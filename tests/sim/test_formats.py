@@ -10,10 +10,11 @@ import pytest
 
 from registry_controller.api import meta, names
 from registry_controller.api.meta import OWNER, PROVENANCE, SYNC_DISABLED
-from registry_controller.api.tombstone import Tombstone, tombstone_manifest
+from registry_controller.api.tombstone import Tombstone, tombstone_manifest, withdrawal_manifest
 from registry_controller.core.decision.tombstones import LASTS
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import NAMESPACE, Member
+from tests.sim.cluster.transport import Fault
 
 ALL = {"match": [{"objectKey": {"namespace": "default"}}]}
 pytestmark = pytest.mark.clause("A11")
@@ -136,6 +137,8 @@ def test_a_cluster_with_a_farewell_of_a_later_format_makes_no_cluster_and_member
         b.create(stone)
         await group.settle()
         assert b.get("Cluster", "b")["status"]["state"] == "Ready"
+        for member in (a, b):
+            assert _says(member, "b", f"ClusterFeature {stone['metadata']['name']};")
         b.delete("Cluster", "b")
         await group.settle(quiet_s=100.0)
         assert b.find("Cluster", "b") is None
@@ -144,8 +147,53 @@ def test_a_cluster_with_a_farewell_of_a_later_format_makes_no_cluster_and_member
         b.delete("ClusterFeature", stone["metadata"]["name"])
         await group.settle()
         assert b.find("Cluster", "b") is not None
+        assert not _says(a, "b", "")
 
     simulate(play, n=2)
+
+
+def _says(member: Member, cluster: str, words: str) -> bool:
+    """Say whether the status of a Cluster names what a later version wrote there, with what to do."""
+    message = str(member.condition("Cluster", cluster, "LaterFormat").get("message", ""))
+    return words in message and "upgrade the daemon here" in message
+
+
+def test_a_withdrawal_of_a_later_format_stays_and_withdraws_nothing() -> None:
+    async def play(group: SimGroup) -> None:
+        await _copied(group)
+        a, c = group["a"], group["c"]
+        stone = Tombstone(c.id, c.get("Cluster", "c")["metadata"]["uid"], a.id, datetime.now(UTC).date() + LASTS)
+        group.fail("c", Fault.REFUSED)
+        await group.settle()
+        a.create(tombstone_manifest(stone, ordered=True))
+        back = withdrawal_manifest(stone)
+        back["metadata"]["labels"][meta.LEFT_FORMAT] = "2"
+        a.create(back)
+        await group.settle()
+        assert a.find("Cluster", "c") is None
+        held = a.get("ClusterFeature", back["metadata"]["name"])
+        assert held["metadata"]["labels"] == back["metadata"]["labels"]
+        assert a.find("ClusterFeature", stone.name) is not None
+        for member in (a, group["b"]):
+            assert _says(member, "a", f"ClusterFeature {back['metadata']['name']};")
+
+    simulate(play, n=3)
+
+
+def test_what_a_later_version_added_to_a_tombstone_goes_with_it_from_member_to_member() -> None:
+    async def play(group: SimGroup) -> None:
+        await _copied(group)
+        b, added = group["b"], {f"{meta.LEFT}added": "yes"}
+        stone = Tombstone(b.id, b.get("Cluster", "b")["metadata"]["uid"], b.id, datetime.now(UTC).date() + LASTS)
+        b.create(tombstone_manifest(stone, secret=f"{NAMESPACE}/b", ordered=True, further=added))
+        b.delete("Cluster", "b")
+        await group.settle()
+        for name in "ac":
+            held = group[name].get("ClusterFeature", stone.name)["metadata"]
+            assert held["labels"].items() >= added.items()
+            assert meta.LEFT_SECRET not in held["annotations"]
+
+    simulate(play, n=3)
 
 
 def test_a_record_of_deleted_rules_of_a_later_format_is_not_rewritten() -> None:
@@ -168,6 +216,9 @@ def test_a_record_of_deleted_rules_of_a_later_format_is_not_rewritten() -> None:
         await group.settle()
         found = a.get("ClusterFeature", names.DELETED_RULES_OBJECT)
         assert found["metadata"]["annotations"] == record["metadata"]["annotations"]
+        for member in group.members:
+            assert _says(member, "a", f"ClusterFeature {names.DELETED_RULES_OBJECT};")
+            assert not _says(member, "b", "")
 
     simulate(play, n=2)
 

@@ -22,12 +22,15 @@ AUTH_INFO_NOT_USED: Final = "AuthInfoNotUsed"
 MISSING_FOR_LONG: Final = "MissingForLong"
 """The reason of the condition once `leave NAME` may remove the peer."""
 
+LATER_FORMAT: Final = "LaterFormat"
+"""The condition of a cluster in which a later version of the daemon wrote, in a format that is unknown here."""
+
 DELETION_HALTED: Final = "DeletionHalted"
 """The condition that stores the limit on deletions of a peer's copies over all rules."""
 
 CONDITIONS: Final = (
     "LocalCluster", "LocalConflict", "ClusterMetadataSet", "Ready", "ClustersSynced", "RulesMissing",
-    OWN_CLUSTER_MISSING, AUTH_INFO_NOT_USED, DELETION_HALTED,
+    OWN_CLUSTER_MISSING, AUTH_INFO_NOT_USED, LATER_FORMAT, DELETION_HALTED,
 )  # fmt: skip
 """The condition types that the daemon writes."""
 
@@ -77,7 +80,8 @@ class ClusterFacts:
     Cluster of a peer at the peer; an absence of `absence_s` seconds is a departure, 0 for never.
     `deletions` is the stored form of the limit on deletions of the peer's copies, None without one; `deletions_waiting`
     is how many its halt keeps back, and `deletions_known` is false until that is known after a start. `metadata` and
-    `known_there` (the Clusters in the peer) are None until they were read.
+    `known_there` (the Clusters in the peer) are None until they were read. `later` names the objects of a later version
+    of the daemon in the cluster that have a format which the daemon here cannot read; None until they were read.
     """
 
     is_local: bool
@@ -102,6 +106,7 @@ class ClusterFacts:
     name: str = ""
     own_cluster: OwnCluster = OwnCluster.PRESENT
     absence_s: int = 0
+    later: Sequence[str] | None = ()
     deletions: Mapping[str, Any] | None = None
     deletions_waiting: int = 0
     deletions_known: bool = True
@@ -147,6 +152,7 @@ def build_cluster_status(facts: ClusterFacts, *, current: Mapping[str, Any] | No
         _build_rules_missing(facts),
         _build_own_cluster_missing(facts),
         _build_auth_info_not_used(facts),
+        _build_later_format(facts),
         _build_deletion_halted(facts),
     )
     status["conditions"] = [condition for condition in found if condition]
@@ -300,6 +306,18 @@ def _build_auth_info_not_used(facts: ClusterFacts) -> Mapping[str, Any]:
         return {"type": AUTH_INFO_NOT_USED, "status": None}
     message = f"it is read with other credentials or at its earlier endpoint, because: {facts.unused_auth}"
     return _build_condition(AUTH_INFO_NOT_USED, True, reason="OtherCredentialsUsed", message=message, facts=facts)
+
+
+def _build_later_format(facts: ClusterFacts) -> Mapping[str, Any] | None:
+    if facts.later is None:
+        return None
+    if not facts.later:
+        return {"type": LATER_FORMAT, "status": None}
+    message = (
+        f"a later version of the daemon wrote in this cluster: {_join_problems(facts.later)}; the daemon here leaves "
+        "that as it is, and does not act on it: upgrade the daemon here"
+    )
+    return _build_condition(LATER_FORMAT, True, reason="UpgradeNeeded", message=message, facts=facts)
 
 
 def _build_deletion_halted(facts: ClusterFacts) -> Mapping[str, Any] | None:

@@ -67,8 +67,11 @@ ADDED = "added"
 
 
 def is_of_later_version(manifest: Manifest) -> bool:
-    """Say whether a later daemon wrote an object's marks, in a format that this one does not know."""
-    return int(marks_of(manifest).provenance.get("format", 1)) > 1
+    """Say whether a later daemon wrote an object, or its marks, in a format that this one does not know."""
+    info = manifest["metadata"]
+    record = json.loads((info.get("annotations") or {}).get(meta.DELETED_RULES, "{}"))
+    number = (info.get("labels") or {}).get(meta.LEFT_FORMAT) or record.get("format", 1)
+    return max(int(number), int(marks_of(manifest).provenance.get("format", 1))) > 1
 
 
 def _unpack(text: str) -> Mapping[str, Any]:

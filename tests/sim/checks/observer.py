@@ -28,6 +28,7 @@ from tests.sim.checks.expected_copies import (
     Rule,
     content_of,
     is_membership,
+    is_of_later_version,
     key_of,
     make_copy,
     marks_of,
@@ -35,6 +36,7 @@ from tests.sim.checks.expected_copies import (
 )
 from tests.sim.checks.history import Entry, History
 from tests.sim.checks.invariants import Guards
+from tests.sim.checks.later_versions import LaterVersions
 from tests.sim.checks.lost_definitions import LostDefinitions
 from tests.sim.checks.oracle import Claim, Fate, Oracle, World
 from tests.sim.checks.repeated_deletions import RepeatedDeletions
@@ -79,6 +81,7 @@ class Observer:
         self._guards = Guards(tally, self._break, is_order=self._is_order)
         self.definitions = LostDefinitions(self.history, tally, self._break, is_order=self._is_order)
         self._repeated = RepeatedDeletions(self.history, tally, self._break, is_order=self._is_order)
+        self._later = LaterVersions(self.history, tally, self._break)
         self._unneeded = UnneededWrites(self.history, self._break)
         for member in group.members:
             self._listen(member)
@@ -176,6 +179,7 @@ class Observer:
         if change.kind.kind == "Event":
             return
         self._guards.see(entry, member, where)
+        self._later.see(entry, where)
         self._check_lost_rules(entry, where)
         if change.before is not None:
             self._check_native(entry, change.before, where)
@@ -648,7 +652,7 @@ class Observer:
             (found["metadata"].get("labels") or {}).get(meta.LEFT_MEMBER) == self._id(member)
             for key in self.history.keys(at, "ClusterFeature")
             for found in self.history.states_since(at, "ClusterFeature", key, at=entry.at - WINDOW_S)
-            if found is not None
+            if found is not None and not is_of_later_version(found)
         )
 
     def _was_absent(self, entry: Entry, owner: str, kind: str, key: ObjectKey, *, since_s: float = 0.0) -> bool:

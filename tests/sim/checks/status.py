@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
 from tests.sim.checks.convergence import Wrong
-from tests.sim.checks.expected_copies import Place, asks_for_all, content_of, marks_of, stays_at_home
+from tests.sim.checks.expected_copies import (
+    Place,
+    asks_for_all,
+    content_of,
+    is_of_later_version,
+    marks_of,
+    stays_at_home,
+)
 from tests.sim.checks.oracle import Oracle, says_it_acts
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.member import NAMESPACE
@@ -21,6 +28,7 @@ def check_standing(oracle: Oracle, tally: Tally) -> Iterator[Wrong]:
     for cluster in oracle.world.names:
         yield from _check_own(oracle, cluster, tally)
         for peer in oracle.world.names:
+            yield from _check_later(oracle, cluster, peer, tally)
             if peer != cluster:
                 yield from _check_peer(oracle, cluster, peer, tally)
                 yield from _check_left_out(oracle, cluster, peer, tally)
@@ -58,6 +66,19 @@ def _check_peer(oracle: Oracle, cluster: str, peer: str, tally: Tally) -> Iterat
             )
         elif content_of(here) != content_of(there):
             yield Wrong("O7", where, f"is not what {peer} says")
+
+
+def _check_later(oracle: Oracle, cluster: str, peer: str, tally: Tally) -> Iterator[Wrong]:
+    """A11: what a later daemon wrote in a cluster, and the daemon here leaves alone, is said here on its Cluster."""
+    found = oracle.world.all(cluster, "Cluster").get(ObjectKey("", peer)) or {}
+    status = found.get("status") or {}
+    if status.get("state") != "Ready":
+        return
+    is_there = any(map(is_of_later_version, oracle.world.all(peer, "ClusterFeature").values()))
+    tally.clauses["A11"] += is_there
+    said = [one["message"] for one in status.get("conditions") or () if one["type"] == "LaterFormat"]
+    if is_there != any("upgrade the daemon here" in words for words in said):
+        yield Wrong("A11", f"Cluster {peer} at {cluster}", f"says of what a later version wrote there: {said}")
 
 
 def _check_left_out(oracle: Oracle, cluster: str, peer: str, tally: Tally) -> Iterator[Wrong]:

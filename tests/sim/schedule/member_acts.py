@@ -18,7 +18,7 @@ from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.schedule.drawing import another, nothing
 from tests.sim.schedule.object_acts import has_features
 from tests.sim.schedule.stage import Stage, deed
-from tests.sim.schedule.vocabulary import EVIL
+from tests.sim.schedule.vocabulary import ADDED_LABEL, EVIL
 
 
 @deed(another, weight=2)
@@ -194,9 +194,9 @@ def _forge(member: Member, manifest: dict[str, Any]) -> None:
     member.replace({**manifest, "metadata": {**manifest["metadata"], "annotations": annotations}})
 
 
-@deed(another, weight=1)
-def declares_left(stage: Stage, member: Member, peer: str) -> bool:
-    """Say that a member has left, whether it is dead or not."""
+@deed(lambda chance, who, names: (*another(chance, who, names), chance.random() < 0.5), weight=1)
+def declares_left(stage: Stage, member: Member, peer: str, has_more: bool = False) -> bool:
+    """Say that a member has left, whether it is dead or not; `has_more`: as a later version says it."""
     found = stage.copy_at(member, ("Cluster", "", peer))
     if found is None or not marks_of(found).provenance or not has_features(member):
         return False
@@ -205,13 +205,13 @@ def declares_left(stage: Stage, member: Member, peer: str) -> bool:
     stone = Tombstone(found["spec"]["clusterID"], said["source"]["uid"], member.id, until)
     if member.find("ClusterFeature", stone.name) is not None:
         return False
-    member.create(tombstone_manifest(stone, ordered=True))
+    member.create(tombstone_manifest(stone, ordered=True, further={ADDED_LABEL: "yes"} if has_more else None))
     return True
 
 
-@deed(nothing, weight=1)
-def leaves(stage: Stage, member: Member) -> bool:
-    """Bid farewell: the member leaves, until it comes back at the end.
+@deed(lambda chance, who, names: (chance.random() < 0.5,), weight=1)
+def leaves(stage: Stage, member: Member, has_more: bool = False) -> bool:
+    """Bid farewell: the member leaves, until it comes back at the end; `has_more`: as a later version says it.
 
     Not one with several names, which `leave` refuses. Not one that was built anew: those who have not heard of that
     yet would bring the old one back under its name, and that is for people to clear up.
@@ -223,7 +223,8 @@ def leaves(stage: Stage, member: Member) -> bool:
         return False
     stone = Tombstone(member.id, own["metadata"]["uid"], member.id, today() + LASTS)
     if member.find("ClusterFeature", stone.name) is None:
-        member.create(tombstone_manifest(stone, secret=f"{NAMESPACE}/{member.name}", ordered=True))
+        further = {ADDED_LABEL: "yes"} if has_more else None
+        member.create(tombstone_manifest(stone, secret=f"{NAMESPACE}/{member.name}", ordered=True, further=further))
     member.delete("Cluster", member.name)
     return True
 

@@ -14,6 +14,7 @@ from tests.sim.schedule import (  # noqa: F401 -- they put their deeds on the li
     habit_acts,
     member_acts,
     object_acts,
+    version_acts,
 )
 from tests.sim.schedule.scenes import (
     SCENES,

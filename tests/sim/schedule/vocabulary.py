@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from registry_controller.api import meta
 from registry_controller.api.meta import SYNC_DISABLED
 from tests.sim.cluster.controllers import MIRRORED
 from tests.sim.cluster.fields import Manifest
@@ -31,6 +32,9 @@ CANARY = "canary-"
 
 NEWER = "ofALaterRelease"
 """A field of rules that this release does not know."""
+
+ADDED_LABEL, ADDED_ANNOTATION = f"{meta.LEFT}added", "cluster-registry.k8s.cisco.com/added"
+"""A label of tombstones, and an annotation of the record of deleted rules, that only a later version knows."""
 
 LETS_IN = "bootstrap.kubernetes.io/token"
 """The type of Secrets that no rule from another cluster copies, nor any that does not ask for it."""

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from registry_controller.api import meta
+from registry_controller.api import names as own_names
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.cache.definition_state import DefinitionState
 from registry_controller.cache.members import Members
@@ -76,3 +78,28 @@ def test_a_feature_with_more_in_it_than_any_has_is_none(told: dict[str, Any]) ->
     tap.upsert(obj, lambda: {"spec": {"featureName": "a"}, **told})
     tap.complete()
     assert tap.held == ()
+
+
+@pytest.mark.clause("A11")
+def test_features_that_a_later_version_wrote_are_named() -> None:
+    told: list[str] = []
+    tap = PeerFeatures(changed=lambda: told.append("changed"))
+
+    def show(name: str, number: int, labels: dict[str, str]) -> None:
+        text = f'{{"format":{number},"rules":[]}}'
+        obj: Any = SimpleNamespace(key=ObjectKey("", name), annotations={meta.DELETED_RULES: text}, labels=labels)
+        feature = own_names.LEFT_FEATURE if labels else name
+        tap.upsert(obj, lambda: {"metadata": {"name": name, "labels": labels}, "spec": {"featureName": feature}})
+
+    show("left-x", 1, {meta.LEFT_FORMAT: "2"})
+    assert tap.later is None
+    tap.complete()
+    assert tap.later == ["left-x"]
+    show(own_names.DELETED_RULES_OBJECT, 1, {})
+    assert tap.later == ["left-x"]
+    told.clear()
+    show(own_names.DELETED_RULES_OBJECT, 2, {})
+    assert (tap.later, told) == ([own_names.DELETED_RULES_OBJECT, "left-x"], ["changed"])
+    tap.remove(ObjectKey("", "left-x"))
+    show(own_names.DELETED_RULES_OBJECT, 1, {})
+    assert tap.later == []

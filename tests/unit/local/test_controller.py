@@ -25,7 +25,7 @@ from registry_controller.api.deleted_rules import (
     read_deleted_rules,
 )
 from registry_controller.api.feature import read_feature
-from registry_controller.api.formats import write_daemon_version
+from registry_controller.api.formats import FORMATS, write_daemon_version
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.tombstone import Tombstone, read_tombstone, tombstone_manifest
 from registry_controller.local import client, reader_token
@@ -45,6 +45,7 @@ class Tombstones:
 
     wanted: list[Tombstone] = field(default_factory=list)
     unwanted: list[meta.Manifest] = field(default_factory=list)
+    further: dict[str, str] = field(default_factory=dict)
     is_farewell_lost: bool = False
 
     def has_lost_farewell(self) -> bool:
@@ -52,6 +53,9 @@ class Tombstones:
 
     def list_missing(self) -> list[Tombstone]:
         return self.wanted
+
+    def further_labels(self, stone: Tombstone) -> dict[str, str]:
+        return self.further
 
     def is_farewell(self, stone: Tombstone) -> bool:
         return stone.member == stone.reported_by
@@ -537,12 +541,13 @@ async def test_no_token_is_ever_in_a_problem(server: FakeServer) -> None:
 async def test_tombstones_are_kept_and_dropped_as_they_should_be(server: FakeServer) -> None:
     """O6: by a cluster that is no member, too."""
     stone = Tombstone(ClusterUID("2"), "22", OUR_ID, date(2030, 1, 1))
-    tombstones = Tombstones(wanted=[stone])
+    tombstones = Tombstones(wanted=[stone], further={f"{meta.LEFT}added": "yes"})
     home = make(server, tombstones=tombstones, provision_local_cluster="")
     assert await home.reconcile() == ""
     stored = server.find(meta.FEATURES, stone.name)
     assert stored is not None
     assert read_tombstone(read_feature(stored)) == stone
+    assert meta.labels_of(stored)[f"{meta.LEFT}added"] == "yes"
     assert await home.reconcile() == ""  # it is there already, and was not heard yet
     tombstones.wanted, tombstones.unwanted = [], [stored]
     assert await home.reconcile() == ""
@@ -651,6 +656,36 @@ async def test_w3_a_record_of_a_later_format_is_left_alone(server: FakeServer) -
         server.find(meta.FEATURES, names.DELETED_RULES_OBJECT)["metadata"]["annotations"]
         == (manifest["metadata"]["annotations"])
     )
+
+
+@pytest.mark.clause("A11")
+async def test_what_a_later_version_added_to_the_record_stays_when_it_is_written(server: FakeServer) -> None:
+    manifest = deleted_rules_manifest([DeletedRule("old", "uid-o", TODAY)])
+    record = json.loads(manifest["metadata"]["annotations"][meta.DELETED_RULES])
+    record = {**record, "added": 1, "rules": [{**record["rules"][0], "added": 2}]}
+    manifest["metadata"]["annotations"] |= {meta.DELETED_RULES: json.dumps(record), "x/added": "3"}
+    manifest["metadata"]["labels"]["x/added"] = "4"
+    server.put(meta.FEATURES, manifest)
+    assert await make(server, deleted=DeletedRules([DeletedRule("new", "uid-n", TODAY)])).reconcile() == ""
+    info = server.find(meta.FEATURES, names.DELETED_RULES_OBJECT)["metadata"]
+    written = json.loads(info["annotations"][meta.DELETED_RULES])
+    assert written["added"] == 1
+    assert {entry["uid"]: entry.get("added") for entry in written["rules"]} == {"uid-o": 2, "uid-n": None}
+    assert (info["annotations"]["x/added"], info["labels"]["x/added"]) == ("3", "4")
+
+
+@pytest.mark.clause("A11")
+@pytest.mark.parametrize(("found", "kept"), [({"added": 1}, True), ({"format": 2, "version": "later"}, False)])
+async def test_what_a_later_version_said_of_its_daemon_stays(
+    server: FakeServer, found: dict[str, Any], kept: bool
+) -> None:
+    await make(server).reconcile()
+    own = server.find(meta.CLUSTERS, "one")
+    own["metadata"]["annotations"] = {meta.DAEMON: json.dumps(found)}
+    server.put(meta.CLUSTERS, own)
+    assert await make(server).reconcile() == ""
+    written = json.loads(server.find(meta.CLUSTERS, "one")["metadata"]["annotations"][meta.DAEMON])
+    assert written == ({**found, "version": __version__, "formats": dict(FORMATS)} if kept else found)
 
 
 @pytest.mark.parametrize(

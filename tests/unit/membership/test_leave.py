@@ -256,9 +256,13 @@ def test_o6_a_tombstone_of_another_member_is_replaced_and_ones_own_stays() -> No
     stage = Stage()
     stage.add("b", owner=None)
     stone = Tombstone(B, "", C, TODAY + LASTS)
-    stage.server.put(meta.FEATURES, tombstone_manifest(stone))
+    further = {f"{meta.LEFT}added": "yes"}
+    stage.server.put(meta.FEATURES, tombstone_manifest(stone, further=further))
     play(stage, stage.command.declare("b", wait_s=60))
     assert "replace clusterfeatures" in stage.server.writes
+    stored = stage.server.find(meta.FEATURES, stone.name)
+    assert stored is not None
+    assert stored["metadata"]["labels"].items() >= further.items(), "a later version added it (A11)"
     stage.add("b", owner=None)
     stage.server.writes.clear()
     play(stage, stage.command.declare("b", wait_s=60))

@@ -254,6 +254,60 @@ def test_o6_a_tombstone_that_was_deleted_here_is_not_created_again_for_5_minutes
     play(scenario)
 
 
+@pytest.mark.clause("A11")
+def test_what_a_later_version_added_to_a_tombstone_is_taken_from_its_author() -> None:
+    async def scenario(stage: Stage) -> None:
+        found, label = stage.relay_stone(), f"{meta.LEFT}added"
+
+        def show(name: str, value: str) -> None:
+            stage.set_peer(name)
+            manifest = tombstone_manifest(found, further={label: value, "x/other": "no"})
+            stage.peers[ClusterUID(f"id-{name}")].features.held = (read_feature(manifest),)
+
+        show("d", "relayed")
+        show("c", "said")
+        assert stage.tracker.further_labels(found) == {label: "said"}
+        del stage.peers[C]
+        assert stage.tracker.further_labels(found) == {label: "relayed"}
+        stage.peers.clear()
+        assert stage.tracker.further_labels(found) == {}
+
+    play(scenario)
+
+
+@pytest.mark.clause("A11")
+def test_a_farewell_that_was_lost_comes_back_with_what_a_later_version_added() -> None:
+    async def scenario(stage: Stage) -> None:
+        further = {f"{meta.LEFT}added": "yes"}
+        stage.apply("clusterfeatures", tombstone_manifest(farewell(), further=further))
+        stage.tracker.update()
+        stage.drop_stone(farewell(), reads="")
+        stage.tracker.update()
+        assert list(stage.tracker.list_missing()) == [farewell()]
+        assert stage.tracker.further_labels(farewell()) == further
+
+    play(scenario)
+
+
+@pytest.mark.clause("A11")
+def test_a_tombstone_of_a_later_format_is_in_the_place_of_none() -> None:
+    """It is told from the others, and nothing is created at its name."""
+
+    async def scenario(stage: Stage) -> None:
+        found = stage.relay_stone()
+        manifest = tombstone_manifest(found, further={meta.LEFT_FORMAT: "2"})
+        stage.apply("clusterfeatures", manifest)
+        stage.tracker.update()
+        assert stage.tracker.now.to_keep == {found}
+        assert list(stage.tracker.list_missing()) == []
+        assert list(stage.tracker.list_unwanted()) == []
+        assert stage.registry.later_features == {found.name}
+        stage.apply("clusterfeatures", manifest, "DELETED")
+        assert stage.registry.later_features == set()
+
+    play(scenario)
+
+
 def test_o6_a_proven_departure_becomes_a_tombstone_of_the_known_membership() -> None:
     async def scenario(stage: Stage) -> None:
         stage.set_cluster("b", membership="m1")

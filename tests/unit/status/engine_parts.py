@@ -96,8 +96,8 @@ class FakeCopies:
 class Held:
     """The Clusters or ClusterFeatures of a peer; None until they were listed."""
 
-    def __init__(self, held: Any) -> None:
-        self.held = held
+    def __init__(self, held: Any, later: Any = ()) -> None:
+        self.held, self.later = held, later
 
 
 class FakePeer:
@@ -112,11 +112,12 @@ class FakePeer:
         alive: bool = True,
         failure: str = "",
         features: Any = (),
+        later: Any = (),
         clusters: Any = None,
     ) -> None:
         self.cluster_id, self.name, self.failure = cluster_id, name, failure
         self.is_connected, self.is_alive = connected, alive
-        self.features, self.clusters = Held(features), Held(clusters)
+        self.features, self.clusters = Held(features, later), Held(clusters)
         self.metadata: Mapping[str, Any] | None = {"provider": "kind"}
         self.metadata_problem = self.problem_of_own = ""
 

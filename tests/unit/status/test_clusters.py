@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from registry_controller.api import meta, names
+from registry_controller.api.deleted_rules import deleted_rules_manifest
 from registry_controller.api.errors import Forbidden
 from registry_controller.api.meta import CLUSTER, ClusterUID
 from registry_controller.cache.registry import Registry
@@ -193,3 +195,30 @@ def test_w3_rules_that_are_missing_without_a_trace_are_named_with_what_lets_thei
     assert read_missing_since({"conditions": [{**found, "status": "False"}]}) == ""
     assert read_missing_since({"conditions": [1, {"type": "RulesMissing", "message": 1}]}) == ""
     assert read_missing_since(None) == ""
+
+
+@pytest.mark.clause("A11")
+def test_what_a_later_version_wrote_is_told_of_the_cluster_that_has_it() -> None:
+    own = cluster("a", LOCAL)
+    own["metadata"]["annotations"] = {meta.DAEMON: '{"format":2}'}
+    held = registry(clusters=[own, cluster()])
+    held.apply("clusterfeatures", None, deleted_rules(2))
+    peer = FakePeer(later=["left-x", "left-y"])
+    writer = report(held, FakeClusters(resolved("a", LOCAL), resolved(), peers=[peer]))
+    assert (
+        "ClusterFeature left-x; ClusterFeature left-y; the daemon here"
+        in writer.condition("b", "LaterFormat")["message"]
+    )
+    words = f"the annotation {meta.DAEMON} of Cluster a; ClusterFeature {names.DELETED_RULES_OBJECT}; the daemon here"
+    assert words in writer.condition("a", "LaterFormat")["message"]
+    own["metadata"]["annotations"] = {}
+    held = registry(clusters=[own, cluster()])
+    held.apply("clusterfeatures", None, deleted_rules(1))
+    writer = report(held, FakeClusters(resolved("a", LOCAL), resolved(), peers=[FakePeer()]))
+    assert [writer.condition(name, "LaterFormat")["status"] for name in "ab"] == [None, None]
+
+
+def deleted_rules(number: int) -> meta.Manifest:
+    manifest = deleted_rules_manifest([])
+    manifest["metadata"]["annotations"][meta.DELETED_RULES] = f'{{"format":{number},"rules":[]}}'
+    return manifest

@@ -233,6 +233,18 @@ def test_a_peer_that_is_read_over_another_way_is_ready_and_says_so() -> None:
     assert said(build_cluster_status(peer(unused_auth="x", connected=False)), "AuthInfoNotUsed") == (None, None)
 
 
+@pytest.mark.clause("A11")
+def test_what_a_later_version_wrote_in_a_cluster_is_named_with_what_to_do() -> None:
+    status = build_cluster_status(peer(later=["ClusterFeature left-x"]))
+    assert said(status, "LaterFormat") == ("True", "UpgradeNeeded")
+    message = next(one["message"] for one in status["conditions"] if one["type"] == "LaterFormat")
+    assert "ClusterFeature left-x" in message
+    assert message.endswith("upgrade the daemon here")
+    assert said(build_cluster_status(peer(later=[])), "LaterFormat") == (None, None)
+    unknown = build_cluster_status(peer(later=None))
+    assert "LaterFormat" not in {condition["type"] for condition in unknown["conditions"]}
+
+
 @pytest.mark.clause("O6")
 def test_what_is_not_known_of_a_peers_own_cluster_stays_as_it_was() -> None:
     assert said(build_cluster_status(peer()), "OwnClusterMissing") == (None, None)
