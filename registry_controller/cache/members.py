@@ -5,7 +5,7 @@ Law: a registry Secret belongs to the member whose Cluster names it; without suc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from registry_controller.api import meta
@@ -122,6 +122,12 @@ class Members:
     def there(self, peer: ClusterUID) -> Mapping[str, MemberRecord]:
         """Return the Clusters of a peer, by name."""
         return self._there.get(peer, {})
+
+    def secrets_of(self, member: Cluster, *, peer: ClusterUID) -> Sequence[ObjectKey]:
+        """List the Secrets that a peer's Clusters of a member name; first that of the Cluster named as the one here."""
+        held = [record for record in self.there(peer).values() if record.cluster_id == member.cluster_id]
+        held.sort(key=lambda record: (record.name != member.name, record.name))
+        return tuple(dict.fromkeys(record.secret for record in held if record.secret is not None))
 
     def naming_here(self, secret: ObjectKey) -> frozenset[ClusterUID]:
         """Return the members whose local Cluster names that Secret."""

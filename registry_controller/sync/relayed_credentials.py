@@ -1,7 +1,9 @@
 """Tries the credentials that relays have for a member, when the local ones do not work. Nothing of them is stored.
 
 Laws: wrong credentials at a relay do not delay the good ones · a member that was Ready is dialled at no other address,
-and with no other CA · credentials that a person carried to this cluster, or froze, are used alone.
+and with no other CA · a Secret under another name than the one here counts only where a Cluster at the same relay names
+it for that member, which may have changed the name · credentials that a person carried to this cluster, or froze, are
+used alone.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from registry_controller.cache.members import secret_target
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.source_index import Offer
 from registry_controller.clusters.peer import Connection
-from registry_controller.core.decision.membership import relayed_claims
+from registry_controller.core.decision.membership import may_use_relayed, relayed_claims
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
 from registry_controller.kube.object import decode_manifest
 from registry_controller.membership.relay_policy import RelayPolicy
@@ -63,11 +65,13 @@ class RelayedCredentials:
         if cluster is None or cluster.secret is None:
             return ()
         state, offers = self._states.read(secret_target(cluster.secret))
-        claims = relayed_claims(state)
         is_pinned = self._relays.is_pinned(cluster.cluster_id)
-        if not claims or (is_pinned and not refused):
+        if not may_use_relayed(state) or (is_pinned and not refused):
             return ()
-        found = await self._credentials([offers[state.claims.index(claim)] for claim in claims])
+        asked = [offers[state.claims.index(claim)] for claim in relayed_claims(state)]
+        if is_pinned:  # of any other member, a relay's newer Cluster is stored
+            asked += self._states.renamed_secrets(cluster)
+        found = await self._credentials(asked)
         distinct = dict.fromkeys(self._with_endpoint(found, cluster))
         allowed = (one for one in distinct if one.verified_address == held.verified_address or not is_pinned)
         return self._next([one for one in allowed if one != held])

@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from registry_controller.api import meta
+from registry_controller.api.cluster import Cluster
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.caches import Caches
 from registry_controller.cache.copy_record import CopyRecord
+from registry_controller.cache.members import secret_target
 from registry_controller.cache.source_index import Offer
 from registry_controller.cache.write_results import Rendered
 from registry_controller.clusters.provider import ClusterProvider
@@ -39,6 +41,7 @@ from registry_controller.core.decision.state import (
 from registry_controller.kube.object import PartialObject
 from registry_controller.membership.absences import Absences
 from registry_controller.membership.departures import Departures
+from registry_controller.membership.quota import MOST_OF_ONE
 from registry_controller.membership.tombstones import TombstoneTracker
 from registry_controller.sync.lost_matches import LostMatches
 from registry_controller.sync.made_once import RUN_WHEN_MADE, MadeOnce
@@ -136,6 +139,25 @@ class StateReader:
         if self._lost_matches.held:
             self._lost_matches.forget(target)
         return state, offers
+
+    def renamed_secrets(self, cluster: Cluster) -> list[Offer]:
+        """List the registry Secrets of other names that relays' Clusters of a member name: at most 4 of each relay."""
+        offers: list[Offer] = []
+        for peer in self._members.peers():
+            if peer == cluster.cluster_id or self._tombstones.bars(peer, cluster.cluster_id, "", 0):
+                continue
+            named = [key for key in self._members.secrets_of(cluster, peer=peer) if key != cluster.secret]
+            for key in named[:MOST_OF_ONE]:
+                if self._members.naming_here(key) <= {cluster.cluster_id}:
+                    offers += self._secrets_at(peer, key)
+        return offers
+
+    def _secrets_at(self, peer: ClusterUID, key: ObjectKey) -> Iterable[Offer]:
+        """Find a registry Secret at a peer: one or none."""
+        for offer in self._sources.claiming(secret_target(key)):
+            is_there = offer.cache.peer == peer and offer.key == key
+            if is_there and offer.record.membership and not offer.record.deleting:
+                yield offer
 
     def _read_spent(
         self, target: Target, record: CopyRecord | None, namespace: NamespaceState, *, is_here: bool

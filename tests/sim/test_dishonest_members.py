@@ -228,6 +228,45 @@ def test_nobody_else_says_by_what_name_a_members_server_proves_itself() -> None:
     simulate(scenario, n=3)
 
 
+def test_the_secrets_that_a_liar_names_for_a_member_lead_nowhere_else_and_keep_nobody_out() -> None:
+    """O4: many are named for b, of other names than before; that which b renamed meanwhile is among an honest one's."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b, honest, liar = group.members
+        dialled: list[Credentials] = []
+        connect = a._connect
+        a._connect = lambda credentials, life: (dialled.append(credentials), connect(credentials, life))[1]  # type: ignore[method-assign]
+        await a.restart()
+        for name in ("b", "c"):
+            group.wire("a", name).set(Fault.REFUSED)
+        await liar.stop()
+        bring(liar, range(60), cluster_id=b.id)
+        for number in range(60):
+            document = kubeconfig(with_token(secret(liar, "b"), f"wrong-{number}"))
+            if number % 2:
+                document["clusters"][0]["cluster"]["tls-server-name"] = "evil.test"
+            liar.replace(with_kubeconfig(secret(liar, f"x{number:02}"), document))
+        auth = {"secretRef": {"name": "b-new", "namespace": NAMESPACE}}
+        b.apply({"kind": "Cluster", "metadata": {"name": "b"}, "spec": {"authInfo": auth}})
+        b.delete("Secret", f"{READER}-token", namespace=NAMESPACE)
+        b.delete("Secret", "b", namespace=NAMESPACE)
+        await asyncio.sleep(60.0)
+        group.wire("a", "b").set(Fault.NONE)
+        await asyncio.sleep(60.0)
+        assert state(a, "b") == "Failed"
+        tried = {credentials.token for credentials in dialled if credentials.token.startswith("wrong")}
+        assert tried == {"wrong-0", "wrong-2"}
+        group.wire("a", "c").set(Fault.NONE)
+        await asyncio.sleep(30.0)
+        assert state(a, "b") == state(a, honest.name) == "Ready"
+        assert {credentials.tls_server_name for credentials in dialled} == {""}
+        assert secret(a, "b-new")["data"] == secret(b, "b-new")["data"]
+        assert not brought(a, "Secret", namespace=NAMESPACE)
+
+    simulate(scenario, n=4)
+
+
 # Too many.
 
 

@@ -1,4 +1,4 @@
-"""A member that renamed its registry Secret while another one was cut off, and died. O4, O6."""
+"""A member that renamed its registry Secret while another one was cut off. O4, O6."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.sim.cluster.group import SimGroup, simulate
-from tests.sim.cluster.member import NAMESPACE
+from tests.sim.cluster.member import NAMESPACE, READER
 from tests.sim.cluster.transport import Fault
 from tests.sim.schedule.leaving import declare, held, join_again, knows, leave, share, stones
 
@@ -29,6 +29,41 @@ async def _rename_and_die(group: SimGroup) -> None:
     await c.stop()
     group.fail("c", Fault.REFUSED)
     await asyncio.sleep(30.0)
+
+
+@pytest.mark.clause("O4")
+@pytest.mark.parametrize("is_down", [False, True])
+@pytest.mark.parametrize("drops_old", [False, True])
+def test_who_missed_the_new_name_and_the_new_token_of_a_member_reads_it_again(drops_old: bool, is_down: bool) -> None:
+    """Another member has both."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share(group)
+        here, b, relay = group.members
+        if is_down:
+            await here.stop()
+        for server in "bc":
+            group.wire("a", server).set(Fault.REFUSED)
+        auth = {"secretRef": {"name": "b-new", "namespace": NAMESPACE}}
+        b.apply({"kind": "Cluster", "metadata": {"name": "b"}, "spec": {"authInfo": auth}})
+        await group.settle()
+        b.delete("Secret", f"{READER}-token", namespace=NAMESPACE)
+        if drops_old:
+            b.delete("Secret", "b", namespace=NAMESPACE)
+        await group.settle()
+        assert (relay.find("Secret", "b", namespace=NAMESPACE) is None) is drops_old
+        for server in "bc":
+            group.wire("a", server).set(Fault.NONE)
+        if is_down:
+            here.start()
+        await group.settle()
+        assert here.condition("Cluster", "b", "Ready")["status"] == "True"
+        assert here.get("Cluster", "b")["spec"] == b.get("Cluster", "b")["spec"]
+        found = [member.get("Secret", "b-new", namespace=NAMESPACE)["data"] for member in (here, b)]
+        assert found[0] == found[1]
+        assert not await group.writes_within(120.0)
+
+    simulate(scenario, n=3)
 
 
 @pytest.mark.clause("O4")

@@ -118,15 +118,23 @@ def _is_missing_for_a_while(state: TargetState, member: MembershipState, current
 
 
 def relayed_claims(state: TargetState) -> list[Claim]:
-    """List the relays' claims of the member whose registry Secret this is, the newest first.
-
-    A Secret that a person carried here or froze has none: it is used as it is.
-    """
+    """List the relays' claims of the member whose registry Secret this is, the newest first."""
     current = state.current
-    if current is None or current.natural is None or not current.marks.is_copy or current.marks.frozen:
+    if current is None or not may_use_relayed(state):
         return []
     relayed = _relayed(claim for claim in state.claims if claim.owner == current.natural)
     return [claim for claim in relayed if not (claim.deleting or claim.has_left)]
+
+
+def may_use_relayed(state: TargetState) -> bool:
+    """Return whether relays' credentials may be tried in place of those in this registry Secret.
+
+    A Secret that a person carried here or froze is used as it is.
+    """
+    current = state.current
+    if current is None or current.natural is None:
+        return False
+    return current.marks.is_copy and not current.marks.frozen
 
 
 def _best_relayed(claims: list[Claim]) -> Claim | None:
