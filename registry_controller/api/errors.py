@@ -121,9 +121,14 @@ class InvalidKubeconfig(BadInput):
 
 
 class ApiError(RegistryError):
-    """An API server responded with an error. `status` is the HTTP code, `reason` the Status object's reason."""
+    """An API server responded with an error. `status` is the HTTP code, `reason` the Status object's reason.
+
+    `may_pass` is true for a refusal that may be due to another object that is there, to a quota, or to a dry run, and
+    not to the sent object alone.
+    """
 
     fault = Party.SERVER
+    may_pass: bool = False
 
     def __init__(self, message: str, *, status: int = 0, reason: str = "", retry_after_s: float = 0.0) -> None:
         super().__init__(message)

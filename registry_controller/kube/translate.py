@@ -41,6 +41,8 @@ _REFUSALS: Final = (
     ("ServiceAccountMissing", re.compile(r"error looking up service account ()")),
 )
 """The refusals of the API server itself that are no missing right of the daemon, with a name that may be shown."""
+_MAY_PASS: Final = re.compile(r"\balready\b|\bexceeded\b.{0,40}\bquota\b|dry.?run", re.IGNORECASE)
+"""A port or name that is taken already, a quota that is used up, a webhook or policy that does not support dry runs."""
 _ROLES: Final = ("role", "roles", "clusterrole", "clusterroles")  # a lister names the singular
 _TAIL: Final = 300  # characters: the server quotes the value first; the problem is at the end
 
@@ -93,7 +95,10 @@ def error_of_answer(
     answer = _decode_status(body)
     if answer.code not in (status, 0):
         answer = StatusAnswer()
-    return error_of_status(status, answer, what=what, gvr=gvr, key=key, retry_after=retry_after, hint=hint)
+    error = error_of_status(status, answer, what=what, gvr=gvr, key=key, retry_after=retry_after, hint=hint)
+    if isinstance(error, errors.Forbidden | errors.Invalid):
+        error.may_pass = bool(_MAY_PASS.search(answer.message[:4000]))
+    return error
 
 
 def _decode_status(body: bytes) -> StatusAnswer:

@@ -186,11 +186,12 @@ class CopyUpdater:
             self._contention.record_repair(state.target, Repair.DELETES, now=now)
 
     async def _recreate(self, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache, *, why: str) -> None:
-        """Delete a copy and create it again (A2, P11)."""
+        """Delete a copy and create it again, unless the API server would refuse that (A2, P11)."""
         target = wanted.target
+        present = await self._writer.read(wanted, record)
+        await self._writer.check_replaceable(wanted, over=present)
         self._contention.record_absence(target)
         self._made_once.forget(target)
-        present = await self._writer.read(wanted, record)
         deletion = self._writer.delete(target, cache.kind, uid=record.uid, revision=record.revision)
         await self._timed("delete", target, deletion)
         await self._timed("create", target, self._writer.create(wanted, cache, over=present))

@@ -16,7 +16,15 @@ from typing import Any, Final
 import orjson
 
 from registry_controller.api import meta
-from registry_controller.api.errors import AlreadyExists, Conflict, Forbidden, Immutable, InvalidObject, NotFound
+from registry_controller.api.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    Immutable,
+    Invalid,
+    InvalidObject,
+    NotFound,
+)
 from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.cache.copy_record import HERE, CopyRecord
 from registry_controller.cache.interner import Interner
@@ -73,16 +81,27 @@ class CopyWriter:
 
     async def create(self, wanted: DesiredCopy, cache: LocalCache, *, over: Manifest | None = None) -> None:
         """Create a copy; in the place of `over`, with that one's values where the rule leaves them to this cluster."""
-        manifest, left, unknown = wanted.manifest, NOTHING_LEFT, list[str]()
-        if wanted.left:
-            left = await self._left(await self._discovery.resolve(wanted.kind), wanted)
-        if over is not None:
-            manifest = carry_over(manifest, over, manager=meta.FIELD_MANAGER, left=left)
-        body = encode(manifest)
-        gvr = await self._discovery.resolve(wanted.kind)
+        gvr, unknown = await self._discovery.resolve(wanted.kind), list[str]()
+        left = await self._left(gvr, wanted)
+        body = _encode_new(wanted, over, left)
         with cache.writing(wanted.target.key):
             raw = await self._client.create(gvr, wanted.target.namespace, body, unknown=unknown)
             self._remember(raw, wanted, cache, left, unknown=unknown)
+
+    async def check_replaceable(self, wanted: DesiredCopy, *, over: Manifest | None) -> None:
+        """Raise the error with which the API server would refuse `create` once the present copy is deleted (A2).
+
+        A dry run is refused before the server finds that the name is taken. A refusal that may pass shows nothing.
+        """
+        gvr = await self._discovery.resolve(wanted.kind)
+        body = _encode_new(wanted, over, await self._left(gvr, wanted))
+        try:
+            await self._client.create(gvr, wanted.target.namespace, body, dry_run=True)
+        except Conflict:
+            return
+        except (Forbidden, Invalid) as error:
+            if not error.may_pass:
+                raise
 
     async def create_namespace(self, name: str) -> None:
         """Create a namespace for a copy, unless it exists by now."""
@@ -287,6 +306,14 @@ def _is_plain(stored: Manifest, baseline: bytes, wanted: DesiredCopy) -> bool:
     """Report whether a copy may be replaced without being read: nothing in it is another writer's."""
     info = meta.metadata_of(stored)
     return baseline == wanted.digest and not info.get("finalizers") and not info.get("ownerReferences")
+
+
+def _encode_new(wanted: DesiredCopy, over: Manifest | None, left: Left) -> bytes:
+    """Encode a new copy; in the place of `over`, with that one's values in the places that are left."""
+    manifest = wanted.manifest
+    if over is not None:
+        manifest = carry_over(manifest, over, manager=meta.FIELD_MANAGER, left=left)
+    return encode(manifest)
 
 
 def _identified(manifest: Manifest, *, uid: str, revision: int) -> Mapping[str, Any]:

@@ -93,11 +93,11 @@ def test_a_quantity_in_another_spelling_is_in_step_before_and_after_a_restart(me
     assert _explain(first, "deployment", "default/web")["action"] == "skip"
 
 
-def _policy(name: str, **spec: Any) -> list[dict[str, Any]]:
-    """Write an admission policy on Deployments, and its binding; `spec` is what it does."""
+def _policy(name: str, *, group: str = "apps", resource: str = "deployments", **spec: Any) -> list[dict[str, Any]]:
+    """Write an admission policy on a kind, and its binding; `spec` is what it does."""
     kind = "Mutating" if "mutations" in spec else "Validating"
     resources = {
-        "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["deployments"]
+        "apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": [resource]
     }  # fmt: skip
     head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
     actions = {"validationActions": ["Deny"]} if kind == "Validating" else {}
@@ -193,8 +193,18 @@ def test_a_renamed_namespace_is_in_step_after_a_restart(members: list[Member]) -
     assert _explain(first, "namespace", "team-copy")["action"] == "skip"
 
 
+def _refusal(member: Member, manifest: dict[str, Any]) -> str:
+    """Return how the API server refuses a creation; it has an object of that name."""
+    try:
+        member.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest))
+    except CommandError as error:
+        return str(error)
+    return ""
+
+
 @pytest.mark.clause("A2")
 def test_a_headless_service_that_gets_an_address_is_made_anew(members: list[Member]) -> None:
+    """Once that is allowed: until then the copy stays."""
     first, second = members
     for member in members:
         grant(member, "services", [""], ["services"])
@@ -204,11 +214,18 @@ def test_a_headless_service_that_gets_an_address_is_made_anew(members: list[Memb
     second.apply({**service, "spec": {**ports, "clusterIP": "None"}})
     first.apply(rule("services", SERVICE, {"match": [{"objectKey": {"name": "web"}}]}))
     eventually(lambda: first.get("service", "web")["spec"]["clusterIP"] == "None")
+    uid = first.get("service", "web")["metadata"]["uid"]
+    allowed = "request.operation != 'CREATE' || object.metadata.name != 'web'"
+    first.apply(*_policy("keeps", group="", resource="services", validations=[{"expression": allowed}]))
+    eventually(lambda: "keeps" in _refusal(first, {**service, "spec": ports}), what="the policy is in force")
     first.daemon.stop()  # or else it deletes the copy with its source
     second.kubectl("delete", "service", "web")
     second.apply({**service, "spec": ports})
     first.daemon.start()
     first.daemon.wait_ready(timeout_s=180)
+    eventually(lambda: "by ValidatingAdmissionPolicy keeps" in str(first.get("rsr", "services")["status"]))
+    steadily(lambda: first.get("service", "web")["metadata"]["uid"] == uid, what="the copy stays")
+    first.kubectl("delete", "validatingadmissionpolicybinding", "keeps")
     found = eventually(lambda: (one := first.get("service", "web")["spec"])["clusterIP"] != "None" and one)
     assert found["clusterIP"]
     events = eventually(lambda: [

@@ -83,6 +83,73 @@ def test_a_change_that_is_refused_has_the_copy_stay(reason: str) -> None:
     simulate(scenario, n=2)
 
 
+DENIED = Refusal(422, "Invalid", "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: not here")
+NO_DRY_RUN = Refusal(400, "BadRequest", 'admission webhook "w.sim" does not support dry run')
+TAKEN = Refusal(422, "Invalid", "spec.ports[0].nodePort: Invalid value: 30007: provided port is already allocated")
+
+
+def _refused(reason: str) -> Refusal:
+    return Refusal(403, "Forbidden", REFUSED[reason])
+
+
+async def _must_be_made_anew(group: SimGroup, refusal: Refusal) -> tuple[Member, dict[str, Any]]:
+    """Let an immutable object change at its owner while its creation here is refused; return its first copy."""
+    await group.join()
+    here, owner = group["a"], group["b"]
+    here.create(_rule())
+    owner.create(config_map("one", {"value": "1"}, labels=LABELS) | {"immutable": True})
+    await group.settle()
+    before = here.get("ConfigMap", "one", namespace="default")
+    here.server.unmakeable["ConfigMap one"] = refusal
+    await here.stop()
+    owner.replace_by_force(config_map("one", {"value": "2"}, labels=LABELS) | {"immutable": True})
+    here.start()
+    return here, before
+
+
+@pytest.mark.clause("A2")
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("refusal", [DENIED, *map(_refused, sorted(REFUSED.keys() - {"QuotaExceeded"}))], ids=str)
+def test_a_copy_stays_while_it_may_not_be_made_anew(refusal: Refusal, restarts: bool) -> None:
+    async def scenario(group: SimGroup) -> None:
+        here, before = await _must_be_made_anew(group, refusal)
+        await asyncio.sleep(30.0)
+        if restarts:
+            await here.restart()
+            await asyncio.sleep(30.0)
+        assert here.get("ConfigMap", "one", namespace="default") == before
+        assert not [write for write in here.writes if write.kind == "ConfigMap" and write.verb == "delete"]
+        failure = _failure(here)
+        assert failure["message"].startswith(f"create configmaps.v1 in default: {refusal.code}")
+        assert failure["reason"] == next((name for name in REFUSED if REFUSED[name] == refusal.message), "Invalid")
+        assert here.condition("ResourceSyncRule", "wishes", "Synced")["reason"] == "Failing"
+        here.server.unmakeable.clear()
+        await asyncio.sleep(90.0)
+        found = here.get("ConfigMap", "one", namespace="default")
+        assert found["data"] == {"value": "2"}
+        assert found["metadata"]["uid"] != before["metadata"]["uid"]
+        assert here.condition("ResourceSyncRule", "wishes", "Synced")["status"] == "True"
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("A2")
+@pytest.mark.parametrize("refusal", [_refused("QuotaExceeded"), NO_DRY_RUN, TAKEN], ids=str)
+def test_a_refusal_for_what_the_copy_itself_takes_up_shows_nothing(refusal: Refusal) -> None:
+    """Nor does one of the dry run."""
+
+    async def scenario(group: SimGroup) -> None:
+        held = group["a"].server
+        held.store.listeners.append(lambda change: held.unmakeable.clear() if change.new is None else None)
+        here, before = await _must_be_made_anew(group, refusal)
+        await asyncio.sleep(30.0)
+        found = here.get("ConfigMap", "one", namespace="default")
+        assert found["data"] == {"value": "2"}
+        assert found["metadata"]["uid"] != before["metadata"]["uid"]
+
+    simulate(scenario, n=2)
+
+
 @pytest.mark.clause("S1")
 @pytest.mark.parametrize("then", ["its source is deleted", "somebody deletes it", "it is to be made anew"])
 def test_a_copy_that_waits_for_a_finalizer_is_not_in_sync(then: str) -> None:

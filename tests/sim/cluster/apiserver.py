@@ -60,7 +60,8 @@ class ApiServer:
     `skew_s` seconds lie between its clock and the others', and `clock_ahead` whole days, for its daemon, too; the kinds
     in `unserved` are not there, those in `unreadable` (a kind, or with it a label selector or an object's key) may not
     be read, those in `denied` (a kind, or with it a name) may not be written, those in `refused` (a kind and a name)
-    are refused as that says, and `trouble` are the answers that come next, whatever is asked.
+    are refused as that says, those in `unmakeable` only when they are created, in dry runs, too; `trouble` are the
+    answers that come next, whatever is asked.
     `generation` says how often the cluster was built before: each time it has another CA.
     `acting` is who is writing at this moment, empty for people and controllers.
     """
@@ -78,6 +79,7 @@ class ApiServer:
         self.denied: set[str] = set()
         self.has_denied = False
         self.refused: dict[str, Refusal] = {}
+        self.unmakeable: dict[str, Refusal] = {}
         self.trouble: deque[Answer] = deque()
         self.acting = ""
         self._versions = {kind: (kind.version,) if kind.installed else () for kind in KINDS}
@@ -273,6 +275,8 @@ class ApiServer:
             raise Refusal(400, "BadRequest", "the API version in the data does not match the expected API version")
         if method == "POST" and not key.name:
             self.check_created(kind)
+            if (refusal := self.unmakeable.get(f"{kind.kind} {_name(body)}")) is not None:
+                raise refusal  # before it finds that the name is taken
             return request.shown(self.store.create(kind, key.namespace, body, manager=manager, dry_run=dry))
         if method == "DELETE":
             judged = body.get("preconditions") or {}

@@ -16,6 +16,8 @@ STAMP = ("admitted", "yes")
 RENEWED = "written-at"
 """The annotation that admission writes anew at each write."""
 
+_DENIED = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request"
+
 
 class Habit(enum.Enum):
     """One thing that the API server does with the objects of a kind."""
@@ -63,7 +65,7 @@ class Habits:
         if self.has(kind, Habit.REFUSES_DRY_RUNS):
             return Refusal(400, "BadRequest", 'admission webhook "w.sim.example" does not support dry run')
         if self.has(kind, Habit.DENIES_DRY_RUNS):
-            return Refusal(422, "Invalid", "ValidatingAdmissionPolicy 'p' denied request: failed expression")
+            return Refusal(422, "Invalid", f"{_DENIED}: failed expression: request.dryRun != true")
         return None
 
     def unknown(self, kind: str, manifest: Manifest) -> list[str]:

@@ -215,6 +215,28 @@ def test_a_refusal_keeps_its_kind_and_is_not_quoted(words: str, reason: str, sho
     assert SECRET not in str(found)
 
 
+def test_a_refusal_that_may_be_due_to_what_is_there_is_told_from_others() -> None:
+    """A2: in the words of API servers and of webhooks."""
+    passing = {
+        'configmaps "a" is forbidden: exceeded quota: small, requested: count/configmaps=1': 403,
+        'admission webhook "r" denied the request: exceeded hierarchical quota in namespace "top"': 403,
+        'priorityclasses "a" is forbidden: PriorityClass b is already marked as default': 403,
+        'Service "a" is invalid: spec.ports[0].nodePort: Invalid value: 30007: provided port is already allocated': 422,
+        'admission webhook "w.example" does not support dry run': 400,
+        "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: failed expression: request.dryRun != true": 422,
+    }
+    lasting = {
+        'admission webhook "w.example" denied the request: no': 400,
+        "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: failed expression: object.x": 422,
+        'pods "a" is forbidden: violates PodSecurity "restricted:latest": privileged': 403,
+        'pods "a" is forbidden: failed quota: small: must specify limits.cpu': 403,
+    }
+    for words, code in (passing | lasting).items():
+        error = translate(code, status(code, message=words))
+        assert isinstance(error, errors.Forbidden | errors.Invalid)
+        assert error.may_pass is (words in passing), words
+
+
 @pytest.mark.parametrize("kind", ["clusterrole", "clusterroles", "rolebindings"])
 @pytest.mark.parametrize("key", [None, ObjectKey("ns", "bound")])
 @pytest.mark.parametrize(("gvr", "reason"), [(ROLE, "RoleMissing"), (ROLE._replace(resource="pods"), "NotFound")])

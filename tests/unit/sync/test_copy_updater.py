@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
-from registry_controller.api.errors import ChangesTooOften, Conflict, Contested, Immutable
+from registry_controller.api.errors import ChangesTooOften, Conflict, Contested, Forbidden, Immutable, RegistryError
 from registry_controller.api.meta import GVK, ClusterUID, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.core.decision.decision import Delete, Reason
@@ -37,6 +37,7 @@ class Bench:
         self.target = target
         self.log: list[str] = []
         self.immutable = False
+        self.refusal: RegistryError | None = None
         self.kept: tuple[str, ...] = ()
         self.unpaired: tuple[str, ...] = ()
         self.lost: list[Target] = []
@@ -112,6 +113,10 @@ class Bench:
 
     async def read(self, wanted: DesiredCopy, record: Any) -> None:
         return None
+
+    async def check_replaceable(self, wanted: DesiredCopy, *, over: Any) -> None:
+        if self.refusal is not None:
+            raise self.refusal
 
     async def create(self, wanted: DesiredCopy, cache: Any, *, over: Any = None) -> None:
         self.log.append("create")
@@ -205,6 +210,19 @@ async def test_what_takes_others_along_is_never_made_anew_for_a_field(target: Ta
     with pytest.raises(Immutable, match=f"a {target.kind} is not deleted to be made again"):
         await bench.update()
     assert not bench.log
+
+
+async def test_a_copy_stays_while_it_may_not_be_made_anew() -> None:
+    """A2: and its change is no repair then; it is made anew when that is allowed."""
+    bench = Bench()
+    bench.immutable, bench.refusal = True, Forbidden("a policy denies it")
+    for _ in range(2 * AT_ONCE):
+        with pytest.raises(Forbidden, match="a policy denies it"):
+            await bench.update()
+    assert not bench.log
+    bench.refusal = None
+    assert await bench.update()
+    assert bench.log == ["delete uid at 1", "create", "recreated: a changed field is immutable"]
 
 
 async def test_the_copy_of_a_rebuilt_clusters_cluster_is_made_anew() -> None:

@@ -9,7 +9,16 @@ from typing import Any, ClassVar
 import orjson
 import pytest
 
-from registry_controller.api.errors import InvalidObject, NotFound
+from registry_controller.api.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    Invalid,
+    InvalidObject,
+    NotFound,
+    RegistryError,
+    ServerError,
+)
 from registry_controller.api.meta import GVK, GVR, ObjectKey, Target
 from registry_controller.core.decision.marks import NATIVE
 from registry_controller.core.diff.remainder import NOTHING_REMAINS
@@ -70,6 +79,59 @@ async def test_a_deletion_names_the_copy_that_was_judged_and_one_that_is_gone_is
     for _ in range(2):
         await writer.delete(Target("test.example.com", "Widget", "default", "a"), kind, uid="uid", revision=7)
     assert servings.preconditions == [("uid", "7")] * 2
+
+
+class Refusals(Servings):
+    """Discovery, and a client that refuses dry runs of creations; `asked` are those."""
+
+    def __init__(self, error: RegistryError | None) -> None:
+        self.error = error
+        self.asked: list[dict[str, Any]] = []
+
+    async def create(  # type: ignore[override]
+        self, gvr: GVR, namespace: str, body: bytes, *, dry_run: bool
+    ) -> bytes | None:
+        assert dry_run
+        self.asked.append(orjson.loads(body))
+        if self.error is not None:
+            raise self.error
+        return body
+
+
+def _passing(error: Forbidden | Invalid) -> RegistryError:
+    error.may_pass = True
+    return error
+
+
+@pytest.mark.clause("A2")
+@pytest.mark.parametrize(
+    ("error", "is_refused"),
+    [
+        (None, False),
+        (AlreadyExists("taken"), False),
+        (Conflict("of a quota"), False),
+        (_passing(Forbidden("quota")), False),
+        (_passing(Invalid("dry run")), False),
+        (Forbidden("policy"), True),
+        (Forbidden("no right", lacks_right=True), True),
+        (Invalid("policy"), True),
+        (NotFound("no such role", reason="RoleMissing"), True),
+        (ServerError("the webhook does not answer"), True),
+    ],
+    ids=str,
+)
+async def test_what_shows_that_a_copy_cannot_be_made_anew(error: RegistryError | None, is_refused: bool) -> None:
+    """One request asks, with the very object that would be created."""
+    servings: Any = Refusals(error)
+    writer = CopyWriter(
+        reader=servings, client=servings, discovery=servings, bodies=BodyCache(), digest_key=b"k",
+        on_stored=lambda target, sent, stored: None,
+    )  # fmt: skip
+    kind, manifest = GVK("test.example.com", "v1", "Widget"), {"metadata": {"name": "a"}, "spec": {"size": 1}}
+    wanted = DesiredCopy(Target("test.example.com", "Widget", "default", "a"), kind, manifest, b"", NATIVE)
+    with pytest.raises(type(error)) if error is not None and is_refused else contextlib.nullcontext():
+        await writer.check_replaceable(wanted, over=None)
+    assert servings.asked == [manifest]
 
 
 class Stored(Servings):
