@@ -9,6 +9,7 @@ import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
+from registry_controller.core.mutation.left_fields import digest_paths
 from tests.sim.checks.history import Entry
 from tests.sim.checks.invariants import Guards
 from tests.sim.cluster.group import SimGroup, simulate
@@ -21,7 +22,11 @@ from tests.sim.schedule.vocabulary import LEFT
 
 def _copy(value: str | None) -> dict[str, Any]:
     named = {"kind": "Widget", "name": "one", "namespace": "default"}
-    said = {"source": {**named, "uid": "u"}, "copy": {**named, "group": "sim.example"}, "left": [f"spec.{LEFT}"]}
+    said = {
+        "source": {**named, "uid": "u"},
+        "copy": {**named, "group": "sim.example"},
+        "left": digest_paths((("spec", LEFT),)),
+    }
     annotations = {meta.OWNER: "owner", meta.PROVENANCE: orjson.dumps(said).decode()}
     spec = {} if value is None else {LEFT: value}
     return {

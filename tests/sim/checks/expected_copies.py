@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
-from tests.sim.cluster.fields import Manifest
+from tests.sim.cluster.fields import Manifest, Path
 from tests.sim.cluster.habits import RENEWED, Habit, Habits
 from tests.sim.cluster.kinds import BY_KIND
-from tests.sim.schedule.vocabulary import INSTANCE, LEFT, LETS_IN, NEWER, TEMPLATES, TRACKED_BY, TRACKED_IN
+from tests.sim.schedule.vocabulary import INSTANCE, LEFT, LETS_IN, NEWER, TEMPLATES, TRACKED_BY, TRACKED_IN, TUNED
 
 
 class Marks(NamedTuple):
@@ -240,7 +240,8 @@ def _at(manifest: Any, path: str) -> Any:
 class Copy:
     """What a rule makes of a source. `content` is all but metadata and status; None as `status` was not asked for.
 
-    `left` names the map with the field that is left to the copy's cluster; empty for none.
+    `left` names a field that is left to the copy's cluster, and the map that has it; empty for none. `unlabelled` are
+    the labels that are.
     """
 
     place: Place
@@ -248,7 +249,8 @@ class Copy:
     annotations: Mapping[str, str]
     content: Mapping[str, Any]
     status: Mapping[str, Any] | None
-    left: str = ""
+    left: tuple[str, ...] = ()
+    unlabelled: tuple[str, ...] = ()
 
     def differs(self, found: Manifest) -> str:
         """Say in what an object is not this copy; empty where it is."""
@@ -258,6 +260,9 @@ class Copy:
             for name, text in wanted.items():
                 if held.get(name) != text:
                     return f"its {which[:-1]} {name} is {held.get(name)!r} and not {text!r}"
+        for name in self.unlabelled:
+            if name in (info.get("labels") or {}) and not _managers_of(found, ("metadata", "labels", name)):
+                return f"it has the label {name}, which its rule takes out, and nobody else has set it here"
         held, wanted = (without_left(content, self.left) for content in (content_of(found), self.content))
         if held != wanted:
             return f"it holds {held} and not {wanted}"
@@ -292,12 +297,24 @@ def content_of(manifest: Manifest) -> dict[str, Any]:
     return {name: value for name, value in manifest.items() if name not in left_out}
 
 
-def without_left(content: Mapping[str, Any], left: str) -> Mapping[str, Any]:
+def _managers_of(manifest: Manifest, path: Path) -> set[str]:
+    """List who beside the daemon has set a field."""
+    found = set()
+    for entry in manifest["metadata"].get("managedFields") or ():
+        held = entry.get("fieldsV1") or {}
+        for step in path:
+            held = held.get(f"f:{step}") if held is not None else None
+        found |= {entry["manager"]} if held is not None else set()
+    return found - {meta.FIELD_MANAGER}
+
+
+def without_left(content: Mapping[str, Any], left: tuple[str, ...]) -> Mapping[str, Any]:
     """Take out of a copy what is left to its cluster; an empty map is like none."""
     if not left:
         return content
-    below = {name: value for name, value in (content.get(left) or {}).items() if name != LEFT}
-    return {**{name: value for name, value in content.items() if name != left}, **({left: below} if below else {})}
+    body, field = left
+    below = {name: value for name, value in (content.get(body) or {}).items() if name != field}
+    return {**{name: value for name, value in content.items() if name != body}, **({body: below} if below else {})}
 
 
 _STAYS_BEHIND = (
@@ -324,13 +341,14 @@ def make_copy(source: Manifest, rule: Rule, *, owner: str, owner_id: str, local:
     labels = {key: text for key, text in (info.get("labels") or {}).items() if key not in _STAYS_BEHIND}
     annotations = {key: text for key, text in (info.get("annotations") or {}).items() if key not in _STAYS_BEHIND}
     content = {"spec": {"finalizers": ["kubernetes"]}} if kind == "Namespace" else content_of(source)
-    status, left = None, ""
+    status, left, unlabelled = None, tuple[str, ...](), list[str]()
     labels = {key: text for key, text in labels.items() if key not in TRACKED_BY or (key == INSTANCE and kind == "Pod")}
     annotations = {key: text for key, text in annotations.items() if key not in TRACKED_IN}
     for entry in rule.matching(source):
         mutations = entry.get("mutations") or {}
         kind = (mutations.get("groupVersionKind") or {}).get("kind") or kind
         labels |= (mutations.get("labels") or {}).get("add") or {}
+        unlabelled += (mutations.get("labels") or {}).get("remove") or ()
         status = source.get("status") or {} if mutations.get("syncStatus") else status
         for override in mutations.get("overrides") or ():
             text = _rendered(override.get("value", ""), source, owner=owner, local=local)
@@ -343,13 +361,14 @@ def make_copy(source: Manifest, rule: Rule, *, owner: str, owner_id: str, local:
                 case ["metadata", "namespace"]:
                     namespace = text
                 case [body, where] if override["type"] == "remove":
-                    assert where == LEFT
-                    content, left = without_left(content, body), body
+                    assert where in (LEFT, TUNED)
+                    content, left = without_left(content, (body, where)), (body, where)
                 case [body, where]:
                     content = {**content, body: {**(content.get(body) or {}), where: text}}
+    labels = {key: text for key, text in labels.items() if key not in unlabelled}
     labels[meta.OWNER] = annotations[meta.OWNER] = owner_id
     if name != info["name"]:
         labels[meta.ORIGINAL_NAME] = info["name"]
     if namespace != info.get("namespace", ""):
         labels[meta.ORIGINAL_NAMESPACE] = info["namespace"]
-    return Copy(Place(kind, ObjectKey(namespace, name)), labels, annotations, content, status, left)
+    return Copy(Place(kind, ObjectKey(namespace, name)), labels, annotations, content, status, left, tuple(unlabelled))

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from registry_controller.api import meta
 from registry_controller.core.decision import deletion_limit
+from registry_controller.core.mutation.left_fields import digest_paths
 from registry_controller.report.reasons import REFUSALS
 from tests.sim.checks.expected_copies import (
     ADDED,
@@ -28,7 +29,7 @@ from tests.sim.cluster.habits import get
 from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.cluster.member import Member
 from tests.sim.schedule.tally import Tally
-from tests.sim.schedule.vocabulary import LEFT
+from tests.sim.schedule.vocabulary import LEFT, TUNED, UNLABELLED
 
 _QUARREL_S: Final = 60.0
 _REPAIRS: Final = 8
@@ -36,6 +37,10 @@ _REPAIRS: Final = 8
 _SLOWED: Final = 5
 _UNDER_WAY_S: Final = 5.0
 """What was let go before a halt was stored may still be on its way."""
+
+_LEFT: Final = (("data", LEFT), ("spec", LEFT), ("spec", TUNED), ("metadata", "labels", UNLABELLED))
+_DIGESTS: Final = {place: digest_paths((place,))[0] for place in _LEFT}
+"""What provenance says where these places are left to the cluster."""
 
 Break = Callable[[str, str, str], None]
 
@@ -95,9 +100,9 @@ class Guards:
             return
         self._tally.clause("A9")
         spelt = member.server.habits.stored_form(before["kind"], before, before)
-        for body in ("data", "spec"):
-            if get(new, (body, LEFT)) not in (get(before, (body, LEFT)), get(spelt, (body, LEFT))):
-                self._break("A9", where, f"lost {body}.{LEFT}, which its rule leaves to this cluster")
+        for place, digest in _DIGESTS.items():
+            if digest in one and get(new, place) not in (get(before, place), get(spelt, place)):
+                self._break("A9", where, f"lost {'.'.join(place)}, which its rule leaves to this cluster")
 
     def _see_repair(self, entry: Entry, member: Member, before: Manifest, new: Manifest, where: str) -> None:
         """A5: what somebody keeps changing is put back ever more rarely."""

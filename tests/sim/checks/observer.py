@@ -551,8 +551,9 @@ class Observer:
         ):
             key = ObjectKey("", name)
             states = list(self.history.states_since(cluster, kind, key, at=entry.at - STABILIZATION_S))
-            found = next((state for state in states if state is not None), None)
-            if states[0] is not None or found is None:
+            now = states[0] if kind == "Cluster" else None  # it may have lost a label only
+            found = next((one for one in states if one is not None and not _has_labels_of(now, one)), None)
+            if found is None or (states[0] is not None and now is None):
                 continue
             claims = Oracle(self.history.world_where(cluster, kind, key, found)).claims(entry.cluster).get(place, ())
             if any(claim.owner == owner and claim.rule.name == rule for claim in claims):
@@ -695,6 +696,12 @@ def _is_state(manifest: Manifest | None, source: dict[str, Any]) -> bool:
     """Say whether an object is the state that a copy names as its source."""
     info = manifest["metadata"] if manifest is not None else {}
     return (info.get("uid"), info.get("resourceVersion")) == (source["uid"], source["resourceVersion"])
+
+
+def _has_labels_of(manifest: Manifest | None, other: Manifest) -> bool:
+    """Say whether an object is there, and has all labels that it had in another state."""
+    labels = other["metadata"].get("labels") or {}
+    return manifest is not None and labels.items() <= (manifest["metadata"].get("labels") or {}).items()
 
 
 def _is_going(manifest: Manifest | None) -> bool:

@@ -139,7 +139,12 @@ class Oracle:
     def is_for(self, rule: Rule, cluster: str) -> bool:
         """Say whether a cluster is meant."""
         targets = rule.spec.get("targetClusters")
-        return targets is None or cluster in targets["names"]
+        if targets is None:
+            return True
+        own = self.world.all(cluster, "Cluster").get(ObjectKey("", cluster))
+        labels = (own["metadata"].get("labels") or {}) if own is not None else {}
+        is_chosen = all(labels.get(name) == value for name, value in (targets.get("matchLabels") or {}).items())
+        return cluster in targets.get("names", [cluster]) and is_chosen
 
     def reads(self, rule: Rule, peer: str) -> bool:
         """Say whether a rule reads from a peer, by its features."""

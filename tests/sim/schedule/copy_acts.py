@@ -18,7 +18,7 @@ from tests.sim.cluster.member import Member
 from tests.sim.cluster.refusal import Refusal
 from tests.sim.schedule.drawing import a_new_place, another, one, one_and_a_value
 from tests.sim.schedule.stage import Spot, Stage, deed
-from tests.sim.schedule.vocabulary import CANARY, LEFT, NAMES, make_object
+from tests.sim.schedule.vocabulary import CANARY, LEFT, NAMES, TUNED, UNLABELLED, make_object
 
 FINALIZER = "sim.example/held"
 
@@ -45,6 +45,27 @@ def sets_what_is_left(stage: Stage, member: Member, which: int, value: str) -> b
     body = "data" if found["kind"] == "ConfigMap" else "spec"
     member.write_as("tuner", {**found, body: {**(found.get(body) or {}), LEFT: value}})
     return True
+
+
+@deed(one_and_a_value, weight=0)
+def tunes_copy(stage: Stage, member: Member, which: int, value: str) -> bool:
+    """Set, as a controller here, a map and a label that a copy's rule leaves to this cluster."""
+    unlabelled = {"remove": [UNLABELLED]}
+    found = stage.choose_copy(member, which, of=lambda copy: _mutations(member, copy).get("labels") == unlabelled)
+    if found is None:
+        return False
+    tuned = {"spec": {TUNED: {"by": value, "more": "yes"}}} if _mutations(member, found).get("overrides") else {}
+    parts = {name: found[name] for name in ("kind", "apiVersion")}
+    info = {"name": found["metadata"]["name"], "namespace": found["metadata"].get("namespace", "")}
+    member.write_as("tuner", {**parts, "metadata": {**info, "labels": {UNLABELLED: value}}, **tuned})
+    return True
+
+
+def _mutations(member: Member, copy: Manifest) -> dict[str, Any]:
+    """Read what the rule that made a copy makes of its sources."""
+    rule = member.find("ResourceSyncRule", str(marks_of(copy).provenance.get("rule", "")))
+    entries = rule["spec"]["rules"] if rule is not None else ()
+    return next((entry.get("mutations") or {} for entry in entries), {})
 
 
 @deed(one, weight=4)
@@ -201,7 +222,7 @@ def holds_copy_while_it_goes(stage: Stage, member: Member, which: int, duration_
     return True
 
 
-def _read(found: Manifest) -> dict[str, Any]:
+def read_anew(found: Manifest) -> dict[str, Any]:
     """Read an object as a person does who creates it again: without what belongs to that one alone."""
     kept = ("name", "namespace", "labels", "annotations")
     info = {name: value for name, value in found["metadata"].items() if name in kept}
@@ -217,7 +238,7 @@ def clones_copy(stage: Stage, member: Member, which: int, where: str, name: str)
     found = stage.choose_copy(member, which, of=lambda copy: not is_of_later_version(copy))
     if found is None:
         return False
-    made = _read(found)
+    made = read_anew(found)
     made["metadata"]["name"] = name or found["metadata"]["name"]
     there = stage.group[where]
     if there.find(made["kind"], made["metadata"]["name"], namespace=made["metadata"].get("namespace", "")) is not None:
@@ -238,7 +259,7 @@ def restores_copy(stage: Stage, member: Member, which: int, after_s: float) -> b
         claimed = {(place.kind, place.key.namespace) for place in stage.observer.oracle().claims(member.name)}
         stage.has_unseen_copies |= (kind, namespace) not in claimed
         with contextlib.suppress(Refusal):
-            member.replace_by_force(_read(found))
+            member.replace_by_force(read_anew(found))
 
     member.delete(kind, name, namespace=namespace)
     stage.until(after_s, restore)

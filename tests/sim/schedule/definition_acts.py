@@ -31,6 +31,8 @@ def has_its_definition_reinstalled(stage: Stage, member: Member, pause_s: float)
     """
     if member.daemon is None or not member.server.serves("Cluster") or not has_one_name(stage, member):
         return False
+    if _is_held(member, "Cluster"):
+        return False
     member.server.change_served("Cluster", served=True)
     for found in member.list("Cluster"):
         member.delete("Cluster", found["metadata"]["name"])
@@ -38,6 +40,11 @@ def has_its_definition_reinstalled(stage: Stage, member: Member, pause_s: float)
     stage.group.cut(member.name)
     stage.until(pause_s, lambda: member.server.change_served("Cluster", served=True))
     return True
+
+
+def _is_held(member: Member, kind: str) -> bool:
+    """Say whether an object waits for a finalizer: until it is gone, its definition does not go."""
+    return any(found["metadata"].get("finalizers") for found in member.list(kind))
 
 
 def _let_go(stage: Stage, member: Member, kind: str, *, going_s: float, away_s: float) -> None:
@@ -131,6 +138,8 @@ def has_a_definition_reinstalled_while_down(
     """
     server = member.server
     if not server.serves(kind) or server.is_terminating(kind) or not has_one_name(stage, member):
+        return False
+    if _is_held(member, kind):
         return False
     own = [found for found in member.list(kind) if not marks_of(found).owner]
     if kind == "ResourceSyncRule":

@@ -13,14 +13,17 @@ from typing import Any
 import orjson
 
 from registry_controller.api import meta
-from tests.sim.checks.expected_copies import marks_of
+from registry_controller.api.meta import ObjectKey
+from tests.sim.checks.expected_copies import is_membership, is_of_later_version, key_of, marks_of
+from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import carry_over
 from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.cluster.refusal import Refusal
 from tests.sim.cluster.request import Answer
-from tests.sim.cluster.store import Change
+from tests.sim.cluster.store import Backup, Change
 from tests.sim.cluster.transport import Fault, Wire
+from tests.sim.schedule.copy_acts import read_anew
 from tests.sim.schedule.drawing import another, nothing
 from tests.sim.schedule.stage import Stage, deed
 from tests.sim.schedule.tally import RESTORED, RESTORED_AHEAD
@@ -238,6 +241,26 @@ def meets_a_clone(stage: Stage, member: Member, peer: str, duration_s: float) ->
 _FIXED = [BY_KIND[kind] for kind in ("Cluster", "ClusterFeature", "Secret", "Namespace", "CustomResourceDefinition")]
 
 
+def _membership(backup: Backup) -> list[dict[ObjectKey, Manifest]]:
+    """Take of a backup what people would have to do again, or what was said between members; of a Cluster no status.
+
+    The feature that rules ask for is like any other object, and so is a Secret without credentials.
+    """
+    return [
+        {
+            key: {name: value for name, value in found.items() if name not in ("metadata", "status")} | _identity(found)
+            for key, found in backup.objects.get(kind, {}).items()
+            if (kind.kind != "Secret" or is_membership(found)) and (kind.kind, key.name) != ("ClusterFeature", "gold")
+        }
+        for kind in _FIXED
+    ]
+
+
+def _identity(found: Manifest) -> dict[str, Any]:
+    info = found["metadata"]
+    return {name: info.get(name) for name in ("uid", "labels", "annotations", "finalizers", "deletionTimestamp")}
+
+
 @deed(nothing, fault=True, weight=3)
 def forgets_history(stage: Stage, member: Member) -> None:
     """Compact: watches that were cut have to begin anew."""
@@ -255,9 +278,7 @@ def has_its_etcd_restored(stage: Stage, member: Member, age_s: float, bump: int)
     backup = server.store.backup()
 
     def restore() -> None:
-        now = server.store.backup()
-        is_same = all(now.objects.get(kind) == backup.objects.get(kind) for kind in _FIXED)
-        if member.server is server and is_same:
+        if member.server is server and _membership(server.store.backup()) == _membership(backup):
             stage.group.cut(member.name)
             stage.observer.see_restored(member, lambda: server.store.restore(backup, bump=bump))
             stage.tally.effect(RESTORED_AHEAD if bump else RESTORED)
@@ -347,6 +368,14 @@ def has_a_controller_that_changes(stage: Stage, member: Member, kind: str, durat
     stage.until(duration_s, meddler.stop)
 
 
+@deed(lambda chance, who, names: (chance.choice(("ConfigMap", "Widget")), chance.choice((0.05, 1.0, 7.0)),
+                                  chance.choice((20.0, 90.0))), fault=True, weight=0)  # fmt: skip
+def has_a_controller_that_restores(stage: Stage, member: Member, kind: str, after_s: float, duration_s: float) -> None:
+    """Make copies of a kind again, as they were, each time that the daemon deletes one."""
+    restorer = Restorer(stage, member, kind, after_s)
+    stage.until(duration_s, restorer.stop)
+
+
 _LOST = (("targetClusters",), ("clusterFeatureMatch",), ("createNamespaces",))
 
 
@@ -393,3 +422,39 @@ class Meddler:
             return
         with contextlib.suppress(Refusal):
             self._member.replace({**found, body: {**(found.get(body) or {}), "value": "meddled"}})
+
+
+class Restorer:
+    """A controller that wants what was there."""
+
+    def __init__(self, stage: Stage, member: Member, kind: str, after_s: float) -> None:
+        self._stage = stage
+        self._member = member
+        self._kind = kind
+        self._after_s = after_s
+        self._store = member.server.store
+        self._store.listeners.append(self._hear)
+        self._is_on = True
+
+    def stop(self) -> None:
+        """Stop for good."""
+        if self._is_on:
+            self._is_on = False
+            self._store.listeners.remove(self._hear)
+
+    def _hear(self, change: Change) -> None:
+        copy = change.before
+        is_deleted = copy is not None and change.new is None and change.kind.kind == self._kind
+        if is_deleted and copy is not None and self._member.server.acting and not is_of_later_version(copy):
+            asyncio.get_running_loop().call_later(self._after_s, self._restore, copy)
+
+    def _restore(self, copy: Manifest) -> None:
+        if not self._is_on or marks_of(copy).owner in ("", self._member.id):
+            return
+        place = (self._kind, key_of(copy).namespace)
+        claimed = {
+            (found.kind, found.key.namespace) for found in self._stage.observer.oracle().claims(self._member.name)
+        }
+        self._stage.has_unseen_copies |= place not in claimed
+        with contextlib.suppress(Refusal):
+            self._member.create(read_anew(copy))

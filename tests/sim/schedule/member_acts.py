@@ -18,7 +18,7 @@ from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.schedule.drawing import another, nothing
 from tests.sim.schedule.object_acts import has_features
 from tests.sim.schedule.stage import Stage, deed
-from tests.sim.schedule.vocabulary import ADDED_LABEL, EVIL
+from tests.sim.schedule.vocabulary import ADDED_LABEL, CHOSEN, EVIL
 
 
 @deed(another, weight=2)
@@ -235,6 +235,40 @@ def loses_its_own_cluster(stage: Stage, member: Member) -> bool:
     if not has_one_name(stage, member):
         return False
     member.delete("Cluster", member.name)
+    return True
+
+
+@deed(nothing, weight=0)
+def labels_its_own_cluster(stage: Stage, member: Member) -> bool:
+    """Give the own Cluster the label by which some rules choose their clusters, or take it away."""
+    found = member.find("Cluster", member.name)
+    if found is None or member.name in stage.rebuilt or found["metadata"].get("deletionTimestamp"):
+        return False
+    labels = dict(found["metadata"].get("labels") or {})
+    (name, value), *_ = CHOSEN.items()
+    if labels.pop(name, None) is None:
+        labels[name] = value
+    member.replace({**found, "metadata": {**found["metadata"], "labels": labels}})
+    return True
+
+
+@deed(lambda chance, who, names: (chance.choice((0.5, 5.0, 20.0, 100.0)),), weight=0)
+def holds_its_own_cluster_while_it_goes(stage: Stage, member: Member, duration_s: float) -> bool:
+    """Delete the own Cluster, which has a foreign finalizer for a while: until then it is there."""
+    if not has_one_name(stage, member) or not member.server.serves("Cluster"):
+        return False
+    found = member.get("Cluster", member.name)
+    if found["metadata"].get("finalizers"):
+        return False
+    member.replace({**found, "metadata": {**found["metadata"], "finalizers": ["sim.example/held"]}})
+    member.delete("Cluster", member.name)
+
+    def release() -> None:
+        held = member.find("Cluster", member.name)
+        if held is not None and held["metadata"].get("finalizers"):
+            member.replace({**held, "metadata": {**held["metadata"], "finalizers": []}})
+
+    stage.until(duration_s, release)
     return True
 
 

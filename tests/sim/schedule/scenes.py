@@ -83,6 +83,60 @@ def found_another_way(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def chosen_by_label(chance: random.Random, names: str) -> list[Step]:
+    """Let a rule be for clusters with a label, which one of them has, loses, for a moment or for long, and gets."""
+    here, home, owner = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    place = (kind, "default", chance.choice("xyz"))
+    pauses_s = [chance.choice((0.3, 20.0, 40.0)) for _ in range(chance.choice((1, 2, 3)))]
+    end = chance.choice(("labels its own cluster", "loses its own cluster", "restarts", "is killed"))
+    return [
+        Step(0.0, "labels its own cluster", here),
+        Step(0.0, "rules", home, (f"{kind.lower()}s-1", (kind, "plain", "labels", "Delete", "chosen"))),
+        Step(0.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")),
+        Step(7.0, "labels its own cluster", here),
+        *(Step(pause_s, "labels its own cluster", here) for pause_s in pauses_s),
+        Step(chance.choice((0.3, 20.0)), end, here),
+        Step(7.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")),
+    ]
+
+
+def fought_over(chance: random.Random, names: str) -> list[Step]:
+    """Let a controller make copies again that the daemon deletes: their owner dropped them, or their rule went."""
+    here, owner, _ = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Widget"))
+    places = [(kind, "default", name) for name in "xy"]
+    name, value = f"{kind.lower()}s-1", f"v{chance.randrange(10**6)}"
+    return [
+        Step(0.0, "rules", here, (name, (kind, "plain", "labels", "Delete", "stays"))),
+        *(Step(0.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")) for place in places),
+        Step(3.0, "has a controller that restores", here, (kind, chance.choice((0.05, 1.0, 7.0)), 90.0)),
+        Step(0.3, "drops", owner, (places[0],)),
+        Step(7.0, *chance.choice((("drops", owner, (places[1],)), ("puts", owner, (places[1], value, ""))))),
+        Step(20.0, *chance.choice((("restarts", here), ("is killed", here), ("drops rule", here, (name,))))),
+        Step(20.0, "puts", owner, (places[0], f"v{chance.randrange(10**6)}", "sync")),
+    ]
+
+
+def tuned(chance: random.Random, names: str) -> list[Step]:
+    """Let a controller set a map and a label that a rule takes out; the source changes, a daemon begins anew."""
+    here, owner, _ = _three(chance, names)
+    kind, shape = chance.choice((("ConfigMap", "unlabelling"), ("Widget", "unlabelling"), ("Widget", "tuned")))
+    place, name = (kind, "default", chance.choice("xyz")), f"{kind.lower()}s-1"
+    values = [f"v{chance.randrange(10**6)}" for _ in range(4)]
+    begun, ended = chance.choice((("plain", shape), (shape, "plain"), (shape, shape), (shape, shape)))
+    return [
+        Step(0.0, "rules", here, (name, (kind, begun, "labels", "Delete", "stays"))),
+        Step(0.0, "puts", owner, (place, values[0], "sync suffix")),
+        Step(3.0, "tunes copy", here, (chance.randrange(1000), values[0])),
+        Step(3.0, "rules", here, (name, (kind, ended, "labels", "Delete", "stays"))),
+        Step(2.0, "puts", owner, (place, values[1], chance.choice(("sync suffix", "sync")))),
+        Step(0.3, "tunes copy", here, (chance.randrange(1000), values[2])),
+        Step(7.0, chance.choice(("restarts", "is killed")), here),
+        Step(7.0, "puts", owner, (place, values[3], "sync suffix")),
+    ]
+
+
 def _rivals(chance: random.Random, names: str) -> list[Step]:
     """Two owners of one name, with clocks that do not agree; the first one goes again."""
     here, one, two = _three(chance, names)

@@ -18,14 +18,17 @@ from tests.sim.schedule import (  # noqa: F401 -- they put their deeds on the li
 )
 from tests.sim.schedule.scenes import (
     SCENES,
+    chosen_by_label,
     comes_and_goes,
     features_reinstalled,
+    fought_over,
     found_another_way,
     mass_loss,
     moved_in_vain,
     race_on_slow_ways,
     rules_reinstalled,
     stored_otherwise,
+    tuned,
 )
 from tests.sim.schedule.stage import DEEDS, Deed, Step
 
@@ -43,6 +46,9 @@ _OFTEN = (
     (rules_reinstalled, 0.15),
     (features_reinstalled, 0.15),
     (found_another_way, 0.1),
+    (chosen_by_label, 0.1),
+    (fought_over, 0.1),
+    (tuned, 0.15),
 )
 _RARE = {
     "is rebuilt": 0.1,
@@ -50,6 +56,7 @@ _RARE = {
     "has many names": 0.02,
     "meets a clone": 0.05,
     "has a definition reinstalled while down": 0.15,
+    "holds its own cluster while it goes": 0.1,
 }
 
 

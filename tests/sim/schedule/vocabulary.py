@@ -56,12 +56,15 @@ TEMPLATES: Mapping[str, Render] = {
 }
 """What each template says of a source, with the names of the owner's and of the own Cluster; None: it cannot."""
 
+CHOSEN = {"zone": "north"}
+"""The label of the Clusters that some rules are for."""
+
 _API = {"Widget": "sim.example", "Region": "sim.example", "Gadget": "sim.example"}
 BODY = {"ConfigMap": "data", "Secret": "stringData", "Namespace": "", "Widget": "spec", "Region": "spec", "Pod": "spec"}
 
 
-LEFT = "value"
-"""The field in the body that a rule may leave to the copy's cluster."""
+LEFT, TUNED, UNLABELLED = "value", "tuning", "suffix"
+"""The field and the map in the body, and the label, that a rule may leave to the copy's cluster."""
 
 
 def _named_by_label(source: Manifest) -> str | None:
@@ -84,6 +87,8 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
     "moving": {"overrides": [{"type": "replace", "path": "/metadata/namespace", "value": ELSEWHERE}]},
     "telling": {"overrides": [{"type": "replace", "path": "/BODY/where?", "value": SEEN_IN}]},
     "leaving": {"overrides": [{"type": "remove", "path": "/BODY/value?"}]},
+    "tuned": {"overrides": [{"type": "remove", "path": f"/spec/{TUNED}?"}], "labels": {"remove": [UNLABELLED]}},
+    "unlabelling": {"labels": {"remove": [UNLABELLED]}},
     "turning": {"groupVersionKind": {"kind": "Gadget"}, "syncStatus": True},
     "status": {"syncStatus": True},
 }
@@ -133,14 +138,15 @@ def _match(kind: str, selection: str) -> dict[str, Any]:
 
 
 Wish = tuple[str, str, str, str, str]
-"""What a rule says: kind, shape, selection, policy, and any of `gold`, `targets`, `makes`, `stays`, `suspended`, and of
-`newer`: it has a field of a later release.
+"""What a rule says: kind, shape, selection, policy, and some of `gold`, `targets`, `chosen`, `makes`, `stays`,
+`suspended`, and `newer`: it has a field of a later release.
 """
 
 
 _MORE: Mapping[str, Mapping[str, Any]] = {
     "gold": {"clusterFeatureMatch": [{"featureName": "gold"}]},
     "targets": {"targetClusters": {"names": ["a", "b"]}},
+    "chosen": {"targetClusters": {"matchLabels": CHOSEN}},
     "makes": {"createNamespaces": True},
     "suspended": {"suspend": True},
     "newer": {NEWER: "yes"},
