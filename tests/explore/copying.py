@@ -5,7 +5,8 @@ Called: `decide` with all that it calls, `evaluate_rule`, `evaluate_missing`, `i
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable
+from typing import Any, Final
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID
@@ -91,7 +92,7 @@ class Copying(Facts):
         if self.truths[NUMBERS[decision.owner]] is None:
             return decision.if_unanswered
         answer = ProofResult.FOUND if has_it else ProofResult.NOT_FOUND
-        return decide(state.with_proof(OwnerAnswer(decision.expects.source, answer, revision=1, wanted=has_it)))
+        return decide(state.with_proof(OwnerAnswer(decision.expects.source, answer, revision=0, wanted=has_it)))
 
     # The copies of the members' objects, which stay there for ever.
 
@@ -136,6 +137,36 @@ class Copying(Facts):
     # The rule.
 
     def decide_rule(self, found: Leavers, removals: list[Removal]) -> bool:
+        """Decide about the rule and the record of deleted ones; the same facts are judged once."""
+        key = self._facts_about_rule(found)
+        outcome = _OUTCOMES.get(key)
+        if outcome is None:
+            removed: list[Removal] = []
+            is_changed = self._decide_rule(found, removed)
+            outcome = _OUTCOMES[key] = (is_changed, self.store.rule, self.store.record, tuple(removed))
+        is_changed, rule, record, removed_before = outcome
+        removals += removed_before
+        if is_changed:
+            self.store = self.store._replace(rule=rule, record=record)
+        return is_changed
+
+    def _facts_about_rule(self, found: Leavers) -> Hashable:
+        """Return everything that the decision about the rule reads."""
+        store, mind = self.store, self.mind
+        peers = tuple(
+            None
+            if peer is None
+            else (peer.is_alive, peer.seen, peer.record, peer.view.rule if peer.view is not None else _UNHEARD)
+            for peer in mind.peers
+        )
+        rules = tuple(None if truth is None else truth.rule for truth in self.truths)
+        return (
+            self.who, store.rule, store.record, store.copies, tuple(held is None for held in store.clusters), peers,
+            mind.running, mind.acting, mind.seen, mind.left, rules, found.gone, found.ordered, found.has_left,
+            frozenset(found.known),
+        )  # fmt: skip
+
+    def _decide_rule(self, found: Leavers, removals: list[Removal]) -> bool:
         """Decide about the copy of the rule, and keep the record of deleted rules; return whether one changed."""
         traces = self.traces(Rule(self.who, 0, is_copy=False))
         others = traces._replace(was_in_definition=False)
@@ -188,3 +219,7 @@ class Copying(Facts):
         marks = marks_of(meta.RULE, rule.home, f"r{rule.uid}", rule.uid) if rule.is_copy else NATIVE
         voice = voice_of(marks, peer=IDS[number], local=IDS[self.who])
         return self._claim(meta.RULE, number, number, voice, uid=f"r{rule.uid}", revision=rule.uid)
+
+
+_UNHEARD: Final = "unheard"
+_OUTCOMES: dict[Hashable, tuple[bool, Rule | None, frozenset[int], tuple[Removal, ...]]] = {}

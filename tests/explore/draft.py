@@ -27,6 +27,7 @@ from tests.explore.world import (
     aged,
     named,
     put,
+    shown,
     with_secret,
 )
 
@@ -44,7 +45,8 @@ class Draft:
         self.ghost = net.ghosts[state[GHOST]]
         self.left = state[LEFT]
         self.removals: list[tuple[int, Removal]] = []
-        self.writes = 0
+        self.written: list[Store] = []
+        self.opened = False
 
     def state(self) -> State:
         net = self._net
@@ -65,11 +67,10 @@ class Draft:
         if (own is None) != (was is None):
             self.ghost = self.ghost._replace(missing=put(self.ghost.missing, who, 0 if own is None else None))
         self.clusters[who] = cluster._replace(store=store)
-        self.writes += 1
+        self.written.append(store)
         for reader in MEMBERS:
-            way = self.ways.get((reader, who))
-            if way is not None and way.is_open and way.cut < 2:
-                self.ways[reader, who] = way._replace(queue=(*way.queue, store))
+            if reader != who:
+                self.ways[reader, who] = lengthened(self.ways[reader, who], self.clusters[reader], (reader, who), store)
 
     def settle(self, *members: int) -> None:
         """Let these daemons react until they rest."""
@@ -77,7 +78,7 @@ class Draft:
             while self._react(who) or self._connect(who):
                 pass
         for who in MEMBERS:  # to a cluster whose credentials are good again
-            if who not in members and self._connect(who):
+            if self._connect(who):
                 self.settle(who)
 
     def _react(self, who: int) -> bool:
@@ -122,8 +123,9 @@ class Draft:
                 cluster = cluster._replace(mind=mind._replace(peers=put(mind.peers, member, Peer())))
                 is_changed = True
             if not way.is_open and self._net.has_credentials(who, cluster, member, self.token(member)):
-                queue = (self.clusters[member].store,) if way.cut < 2 else ()
+                queue = (shown(self.clusters[member].store, who),) if way.cut < 2 else ()
                 self.ways[who, member] = Way(True, queue, way.cut, lists=True)
+                self.opened = True
         self.clusters[who] = cluster
         return is_changed
 
@@ -344,7 +346,7 @@ class Draft:
     def _heal(self, who: int, other: int) -> None:
         way = self.ways[who, other]
         lists = way.is_open and way.cut == 2
-        queue = (self.clusters[other].store,) if lists else way.queue
+        queue = (shown(self.clusters[other].store, who),) if lists else way.queue
         self.ways[who, other] = way._replace(queue=queue, cut=0, lists=way.lists or lists)
 
     def repair(self) -> None:
@@ -354,6 +356,20 @@ class Draft:
         for who in MEMBERS:
             if self.clusters[who].mind is None:
                 self._restart(who, who)
+
+
+def lengthened(way: Way, reader: Cluster, both: tuple[int, int], store: Store) -> Way:
+    """Return a way with one more state of its source on it, where its reader would notice that."""
+    if not way.is_open or way.cut >= 2:
+        return way
+    state = shown(store, both[0])
+    if way.queue:
+        is_known = way.queue[-1] == state
+    else:
+        peer = reader.mind.peers[both[1]] if reader.mind is not None else None
+        is_heard = peer is not None and peer.is_alive and peer.is_connected and not way.lists
+        is_known = is_heard and peer is not None and peer.view == state
+    return way if is_known else way._replace(queue=(*way.queue, state))
 
 
 def _older(seen: tuple[tuple[int, int], ...], tick: int) -> tuple[tuple[int, int], ...]:

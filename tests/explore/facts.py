@@ -6,6 +6,7 @@ Called: `leavers`, `observe_absence`, `lasts_from_s`, `left_from_s`, `evaluate_t
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from functools import cache
 from typing import Final
 
 from registry_controller.api import meta
@@ -36,6 +37,8 @@ from tests.explore.world import (
 
 _SECONDS: Final = {WINDOW: 30.0, ABSENCE: 600.0}
 """How many seconds an age stands for; other ages are just begun."""
+_Ages = tuple[int, int | None, bool]
+"""What `Peer.absence` has."""
 
 
 class Facts:
@@ -49,7 +52,7 @@ class Facts:
         both = zip(self.store.clusters, self.store.secrets, strict=True)
         is_read = [bool(ways_to(member, *known)) for member, known in enumerate(both)]
         peers = tuple(peer if read else None for peer, read in zip(cluster.mind.peers, is_read, strict=True))
-        self.mind = cluster.mind._replace(peers=peers)  # who has no Cluster or Secret here is read no more
+        self.mind = cluster.mind if peers == cluster.mind.peers else cluster.mind._replace(peers=peers)  # who has no Cluster or Secret here is read no more
         self.truths = truths
 
     def peers(self) -> Iterator[tuple[int, Peer]]:
@@ -73,28 +76,25 @@ class Facts:
         """Observe absences and silences, and note the memberships that are here."""
         for member, peer in self.peers():
             stored = self.notes.absent[member]
-            absence = observe_absence(
-                self.own_facts(member),
-                _absence(peer),
-                now_s=0.0,
-                stored_since_s=None if stored is None else -seconds_of(stored),
-            )
+            absence = _observe(self.own_facts(member), peer.absence, stored)
             is_counted = not peer.is_alive and any(stone.member == member for stone in self.store.stones)
             silent = (peer.silent or 0) if is_counted else None
-            self._with_peer(member, peer._replace(absence=_ages(absence), silent=silent))
+            if (absence, silent) != (peer.absence, peer.silent):
+                self._with_peer(member, peer._replace(absence=absence, silent=silent))
         met, last, former, revisions = met_after(
             self.who, self.store.clusters, self.store.stones, (self.mind.met, self.mind.last, self.mind.former),
             self.mind.revisions,
         )  # fmt: skip
-        self.mind = self.mind._replace(met=met, last=last, former=former, revisions=revisions)
-        self.mind = self.mind._replace(has_last=self.mind.has_last or self.own() is not None)
+        has_last = self.mind.has_last or self.own() is not None
+        self.mind = self.mind._replace(met=met, last=last, former=former, revisions=revisions, has_last=has_last)
         self._observe_rule()
 
     def _observe_rule(self) -> None:
         """Note the rule that acts: one that is not here any more acts for the stabilization window."""
         mind, stored = self.mind, self.store.rule
         if stored is not None:
-            self.mind = mind._replace(acting=stored, ending=None)
+            if mind.acting != stored or mind.ending is not None:
+                self.mind = mind._replace(acting=stored, ending=None)
         elif mind.acting is not None and mind.ending is None:
             self.mind = mind._replace(ending=0)
         elif mind.ending == WINDOW:
@@ -137,7 +137,7 @@ class Facts:
 
     def _ends_s(self, member: int, *, by_itself: bool) -> float | None:
         peer = self.mind.peers[member]
-        absence = _absence(peer) if peer is not None else None
+        absence = _absence(peer.absence) if peer is not None else None
         if absence is None:
             return None
         ends = left_from_s if by_itself else lasts_from_s
@@ -212,6 +212,8 @@ class Facts:
 
     def keep_stones(self, found: Leavers) -> bool:
         """Store and delete tombstones as asked; return whether there were any."""
+        if not (found.to_keep or found.to_drop or self.notes.ordered):
+            return False
         kept = {stone_of(stone) for stone in found.to_keep}
         stones = (self.store.stones | kept) - {stone_of(stone) for stone in found.to_drop}
         is_changed = stones != self.store.stones
@@ -242,14 +244,20 @@ def seconds_of(age: int) -> float:
     return _SECONDS.get(age, 0.0)
 
 
-def _absence(peer: Peer) -> Absence | None:
-    if peer.absence is None:
+@cache
+def _observe(facts: OwnClusterFacts, known: _Ages | None, stored: int | None) -> _Ages | None:
+    since_s = None if stored is None else -seconds_of(stored)
+    return _ages(observe_absence(facts, _absence(known), now_s=0.0, stored_since_s=since_s))
+
+
+def _absence(ages: _Ages | None) -> Absence | None:
+    if ages is None:
         return None
-    since, heard, has_any = peer.absence
+    since, heard, has_any = ages
     return Absence(-seconds_of(since), None if heard is None else -seconds_of(heard), has_any)
 
 
-def _ages(absence: Absence | None) -> tuple[int, int | None, bool] | None:
+def _ages(absence: Absence | None) -> _Ages | None:
     if absence is None:
         return None
     heard = absence.heard_since_s

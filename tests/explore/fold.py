@@ -11,7 +11,7 @@ from itertools import permutations
 from typing import Final, TypeVar
 
 from tests.explore.network import Network
-from tests.explore.steps import State, Step
+from tests.explore.steps import GHOST, LEFT, State, Step
 from tests.explore.world import MEMBERS, WAYS, Cluster, Ghost, Mind, Notes, Peer, Rule, Stone, Store, Way
 
 Naming = tuple[int, ...]
@@ -22,6 +22,9 @@ _WAY_INDEX: Final = {way: index for index, way in enumerate(WAYS)}
 _COUNT: Final = len(MEMBERS)
 
 T = TypeVar("T")
+
+_Known = tuple[dict[int, int], dict[int, int], dict[int, int]]
+"""The numbers of clusters, ways and ghosts under other names."""
 
 
 def undo(naming: Naming) -> Naming:
@@ -104,7 +107,7 @@ class Fold:
 
     def __init__(self, net: Network) -> None:
         self._net = net
-        self._known: dict[tuple[str, int, int], int] = {}
+        self._known: list[_Known] = [({}, {}, {}) for _ in NAMINGS]
         self._at = [
             (
                 [naming.index(member) for member in MEMBERS],
@@ -113,48 +116,60 @@ class Fold:
             for naming in NAMINGS
         ]
         everywhere = tuple(range(len(NAMINGS)))
+        # Where the rule has a home, that one is the first member.
         self._namings = {home: tuple(n for n in everywhere if NAMINGS[n][home] == 0) for home in MEMBERS}
         self._everywhere = everywhere
 
     def canonical(self, state: State) -> tuple[State, int]:
         """Return the state that stands for this one, and the number of the naming that leads to it."""
-        home = self._net.ghosts[state[-2]].home
+        home = self._net.ghosts[state[GHOST]].home
         best: tuple[int, ...] | None = None
         chosen: list[int] = []
-        # Where the rule has a home, that one is the first member.
         for index in self._everywhere if home is None else self._namings[home]:
-            at = self._at[index][0]
-            first = (
-                self._named("cluster", state[at[0]], index),
-                self._named("cluster", state[at[1]], index),
-                self._named("cluster", state[at[2]], index),
-            )
+            first = self._first(state, index)
             if best is None or first < best:
                 best, chosen = first, [index]
             elif first == best:
                 chosen.append(index)
+        if len(chosen) == 1:
+            return self._renamed(state, chosen[0]), chosen[0]
         return min((self._renamed(state, index), index) for index in chosen)
 
-    def _renamed(self, state: State, index: int) -> State:
-        at, ways_at = self._at[index]
-        clusters = [self._named("cluster", state[old], index) for old in at]
-        ways = [self._named("way", state[old], index) for old in ways_at]
-        return (*clusters, *ways, self._named("ghost", state[-2], index), state[-1])
-
-    def _named(self, kind: str, number: int, index: int) -> int:
+    def _first(self, state: State, index: int) -> tuple[int, int, int]:
+        """Return the clusters of a renamed state."""
         if index == 0:
-            return number
-        found = self._known.get((kind, number, index))
+            return state[:_COUNT]  # type: ignore[return-value]
+        one, two, three = self._at[index][0]
+        known = self._known[index][0]
+        try:
+            return known[state[one]], known[state[two]], known[state[three]]
+        except KeyError:
+            for old in (one, two, three):
+                self._named(0, state[old], index)
+            return self._first(state, index)
+
+    def _renamed(self, state: State, index: int) -> State:
+        if index == 0:
+            return state
+        known = self._known[index][1]
+        ways = [known.get(state[old]) for old in self._at[index][1]]
+        if None in ways:
+            ways = [self._named(1, state[old], index) for old in self._at[index][1]]
+        return (*self._first(state, index), *ways, self._named(2, state[GHOST], index), state[LEFT])  # type: ignore[arg-type]
+
+    def _named(self, kind: int, number: int, index: int) -> int:
+        known = self._known[index][kind]
+        found = known.get(number)
         if found is None:
-            found = self._known[kind, number, index] = self._rename(kind, number, index)
-            self._known[kind, found, _BACK[index]] = number
+            found = known[number] = self._rename(kind, number, index)
+            self._known[_BACK[index]][kind][found] = number
         return found
 
-    def _rename(self, kind: str, number: int, index: int) -> int:
+    def _rename(self, kind: int, number: int, index: int) -> int:
         net, naming = self._net, NAMINGS[index]
-        if kind == "cluster":
+        if kind == 0:
             return net.clusters.number(_cluster(net.clusters[number], naming))
-        if kind == "way":
+        if kind == 1:
             return net.ways.number(_way(net.ways[number], naming))
         return net.ghosts.number(_ghost(net.ghosts[number], naming))
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.explore.called import Truths
 from tests.explore.daemon import Reaction, has_credentials, lacks_its_cluster, react
-from tests.explore.draft import Draft
+from tests.explore.draft import Draft, lengthened
 from tests.explore.steps import ACTS, GHOST, LEFT, WAY_AT, State, Step, Table
 from tests.explore.world import (
     MEMBERS,
@@ -25,12 +25,23 @@ from tests.explore.world import (
     Store,
     Way,
     put,
+    shown,
 )
 
-_READS: Final = [[WAY_AT[way] for way in WAYS if way[0] == who] for who in MEMBERS]
-"""Where the ways to a daemon are in a state."""
-_READERS: Final = [[WAY_AT[way] for way in WAYS if way[1] == who] for who in MEMBERS]
-"""Where the ways from a cluster are in a state."""
+_READS: Final = [[(way[1], WAY_AT[way]) for way in WAYS if way[0] == who] for who in MEMBERS]
+"""Whom a daemon reads, and where its way is in a state."""
+_READERS: Final = [[(way[0], WAY_AT[way]) for way in WAYS if way[1] == who] for who in MEMBERS]
+"""Who reads a cluster, and where its way is in a state."""
+
+_JUDGED: Final = frozenset({"leave", "declare", "delete", "replace", "unrule", "crash"})
+"""Acts that the ghost may remember."""
+_CONCERN_ONE: Final = ACTS - {"swap", "heal", "restart"} | {"deliver"}
+"""Steps that concern one cluster, unless a way is opened, which begins with a list."""
+
+_DELIVERIES: Final = {way: Step("deliver", *way) for way in WAYS}
+
+_Taken = tuple[int, int, int, int | None, tuple[int, ...]]
+"""A cluster and the ways to it after a step, the ghost if it changed, and the states that the cluster showed."""
 
 
 class Network:
@@ -45,9 +56,13 @@ class Network:
         self._reactions: dict[tuple[int, Cluster, Truths], Reaction] = {}
         self._credentials: dict[tuple[int, Cluster, int, int | None], bool] = {}
         self.stores: Table[Store] = Table()
-        self._deliveries: dict[tuple[int, ...], tuple[int, int, int, int]] = {}
+        self._waits: dict[int, bool] = {}
+        self._steps = _list_acts(self._acts)
+        self._possible: dict[tuple[object, ...], tuple[Step, ...]] = {}
+        self._taken: dict[tuple[object, ...], _Taken] = {}
+        self._judged: set[tuple[object, ...]] = set()
         self._dependencies: dict[tuple[int, ...], bool] = {}
-        self._lengthened: dict[tuple[int, int], int] = {}
+        self._lengthened: dict[tuple[int, tuple[int, int], int, int], int] = {}
         self._answered: Table[tuple[object, ...]] = Table()
         self._answers: dict[tuple[int, int], int] = {}
 
@@ -72,42 +87,62 @@ class Network:
         """How many different reactions were computed."""
         return len(self._reactions)
 
-    def deliver(self, state: State, who: int, source: int) -> State | None:
-        """Deliver the next state on a way, as it was done before; None where it must be worked out, and judged.
+    def again(self, state: State, step: Step) -> State | None:
+        """Take a step as it was taken before; None where it must be worked out, and judged.
 
-        A delivery concerns one cluster, the ways to it, and what its reader may ask the others now. Where it removed
-        or added a member, opened or closed a way, or changed a token, more is concerned.
+        Most steps concern one cluster, the ways to it, and what its daemon may ask the others now. Where the laws judge
+        more, it is what the ghost remembers, and which Clusters the others have of themselves.
         """
-        at = _READS[who]
-        others = [self._asked(state[member], member) for member in MEMBERS if member != who]
-        key = (who, source, state[who], state[at[0]], state[at[1]], *others)
-        found = self._deliveries.get(key)
-        if found is None:
-            return None
-        cluster, first, second, store = found
+        who = step.who
+        key = self._concerned(state, step)
+        found = self._taken.get(key)
+        if found is None and key in self._judged:
+            found = self._taken.get(self._judged_by(state, who, key))
+        return self._changed(state, step, found) if found is not None else None
+
+    def _concerned(self, state: State, step: Step) -> tuple[object, ...]:
+        who = step.who
+        (one, first), (two, second) = _READS[who]
+        others = (self._asked(state[one], one), self._asked(state[two], two))
+        return (step, state[who], state[first], state[second], *others)
+
+    def _judged_by(self, state: State, who: int, key: tuple[object, ...]) -> tuple[object, ...]:
+        own = [self.clusters[state[member]].store.clusters[member] for member, _ in _READS[who]]
+        return (*key, state[GHOST], *[held.membership if held is not None else 0 for held in own])
+
+    def _changed(self, state: State, step: Step, found: _Taken) -> State:
+        who = step.who
+        (_, first), (_, second) = _READS[who]
         after = list(state)
-        after[who], after[at[0]], after[at[1]] = cluster, first, second
-        if store >= 0:
-            for to in _READERS[who]:
-                after[to] = self._longer(after[to], store)
+        after[who], after[first], after[second], ghost, stores = found
+        if ghost is not None:
+            after[GHOST] = ghost
+        for store in stores:
+            for reader, to in _READERS[who]:
+                after[to] = self._longer(after[to], (reader, who), state[reader], store)
+        after[LEFT] -= step.kind in ACTS
         return tuple(after)
 
-    def keep_delivery(self, state: State, who: int, source: int, draft: Draft) -> None:
-        """Keep the outcome of a delivery, where it concerns one cluster alone."""
-        before, after = self.clusters[state[who]], draft.clusters[who]
-        was, now = before.store, after.store
-        is_open = [draft.ways[way].is_open == self.ways[state[at]].is_open for way, at in WAY_AT.items()]
-        present = [[one is None for one in store.clusters] for store in (was, now)]
-        is_read = before.notes.accepted == after.notes.accepted and was.secrets[who] == now.secrets[who]
-        is_same = is_read and present[0] == present[1] and was.copies == now.copies and was.rule == now.rule
-        if draft.removals or not all(is_open) or not is_same or draft.writes > 1:
+    def keep(self, state: State, step: Step, draft: Draft, reached: State) -> None:
+        """Keep the outcome of a step that keeps the laws, where it concerns one cluster alone."""
+        who = step.who
+        if step.kind not in _CONCERN_ONE or draft.opened:
             return
-        reached = draft.state()
-        at = _READS[who]
-        others = [self._asked(state[member], member) for member in MEMBERS if member != who]
-        key = (who, source, state[who], state[at[0]], state[at[1]], *others)
-        store = self.stores.number(now) if draft.writes else -1
-        self._deliveries[key] = (reached[who], reached[at[0]], reached[at[1]], store)
+        before, now = self.clusters[state[who]], draft.clusters[who]
+        if now.notes.accepted not in (before.notes.accepted, 0):
+            return  # others may read it again
+        (_, first), (_, second) = _READS[who]
+        ghost = reached[GHOST] if reached[GHOST] != state[GHOST] else None
+        stores = tuple(map(self.stores.number, draft.written))
+        found = (reached[who], reached[first], reached[second], ghost, stores)
+        if self._changed(state, step, found) != reached:
+            return
+        key = self._concerned(state, step)
+        both = zip(before.store.clusters, now.store.clusters, strict=True)
+        if draft.removals or step.kind in _JUDGED or any((had is None) != (has is None) for had, has in both):
+            self._judged.add(key)
+            key = self._judged_by(state, who, key)
+        self._taken[key] = found
 
     def _asked(self, cluster: int, member: int) -> int:
         """Return a number for what is read of a cluster at any moment: its answers, and the token that it accepts."""
@@ -119,14 +154,13 @@ class Network:
             found = self._answers[cluster, member] = self._answered.number(answer)
         return found
 
-    def _longer(self, way: int, store: int) -> int:
+    def _longer(self, way: int, both: tuple[int, int], reader: int, store: int) -> int:
         """Return a way with one more state on it."""
-        found = self._lengthened.get((way, store))
+        key = (way, both, reader, store)
+        found = self._lengthened.get(key)
         if found is None:
-            held = self.ways[way]
-            if held.is_open and held.cut < 2:
-                held = held._replace(queue=(*held.queue, self.stores[store]))
-            found = self._lengthened[way, store] = self.ways.number(held)
+            longer = lengthened(self.ways[way], self.clusters[reader], both, self.stores[store])
+            found = self._lengthened[key] = self.ways.number(longer)
         return found
 
     def draft(self, state: State) -> Draft:
@@ -151,12 +185,11 @@ class Network:
             )
             for who, rule in enumerate(rules)
         ]
-        peers = tuple(Peer(store, is_connected=True) for store in stores)
         met = tuple(frozenset({1}) for _ in MEMBERS)
         known = frozenset((member, 1, 1) for member in MEMBERS)
         minds = [
             Mind(
-                put(peers, who, None),
+                tuple(None if n == who else Peer(shown(store, who), is_connected=True) for n, store in enumerate(stores)),
                 met=met,
                 last=met,
                 revisions=frozenset(one for one in known if one[0] != who),
@@ -174,11 +207,14 @@ class Network:
 
     def is_quiet(self, state: State) -> bool:
         """Return whether nothing is under way to a daemon that runs."""
-        return not any(self._is_ready(state, way) for way in WAYS)
+        return not any(self._is_ready(state, way, at) for way, at in WAY_AT.items())
 
-    def _is_ready(self, state: State, way: tuple[int, int]) -> bool:
-        found = self.ways[state[WAY_AT[way]]]
-        return bool(found.queue) and not found.cut and self.clusters[state[way[0]]].mind is not None
+    def _is_ready(self, state: State, way: tuple[int, int], at: int) -> bool:
+        found = self._waits.get(state[at])
+        if found is None:
+            held = self.ways[state[at]]
+            found = self._waits[state[at]] = bool(held.queue) and not held.cut
+        return found and self.clusters[state[way[0]]].mind is not None
 
     def _choose(self, state: State, ready: list[tuple[int, int]]) -> frozenset[int]:
         """Choose the members that take their steps now; their steps commute with all that may come before them.
@@ -243,26 +279,17 @@ class Network:
 
     def after(self, state: State) -> Iterator[tuple[Step, Draft | State]]:
         """Take each step that is possible, each on its own; what needs no judgement comes as a state."""
-        ready = [way for way in WAYS if self._is_ready(state, way)]
+        ready = [way for way, at in WAY_AT.items() if self._is_ready(state, way, at)]
         chosen = self._choose(state, ready) if ready and self._is_reduced else frozenset(MEMBERS)
         for who, member in ready:
             if who not in chosen:
                 continue
-            reached = self.deliver(state, who, member)
-            if reached is not None:
-                yield Step("deliver", who, member), reached
-                continue
-            draft = self.draft(state)
-            draft.deliver(who, member)
-            self.keep_delivery(state, who, member, draft)
-            yield Step("deliver", who, member), draft
+            step = _DELIVERIES[who, member]
+            yield step, self.again(state, step) or self.take(state, step)
         if state[LEFT]:
             for step in self._possible_acts(state):
-                if step.who not in chosen and (step.kind != "swap" or step.other not in chosen):
-                    continue
-                draft = self.draft(state)
-                draft.act(step)
-                yield step, draft
+                if step.who in chosen or (step.kind == "swap" and step.other in chosen):
+                    yield step, self.again(state, step) or self.take(state, step)
         if not ready:
             yield from self._rest(state)
 
@@ -293,12 +320,12 @@ class Network:
         return draft
 
     def _possible_acts(self, state: State) -> Iterator[Step]:
-        for kind in sorted(self._acts):
-            for who in MEMBERS:
-                for other in MEMBERS if kind in _OF_TWO else (who,):
-                    step = Step(kind, who, other)
-                    if self._is_possible(step, state):
-                        yield step
+        for which, steps in self._steps:
+            key = (which, *[state[at] for at in which])
+            found = self._possible.get(key)
+            if found is None:
+                found = self._possible[key] = tuple(step for step in steps if self._is_possible(step, state))
+            yield from found
 
     def _is_possible(self, step: Step, state: State) -> bool:
         kind, who, other = step
@@ -325,7 +352,21 @@ class Network:
 
 
 _OF_RULE: Final = frozenset({"rule", "unrule"})
-_OF_TWO: Final = frozenset({"swap", "declare", "cut", "heal"})
+_OF_WAYS: Final = frozenset({"cut", "heal"})
+_OF_TWO: Final = _OF_WAYS | {"swap", "declare"}
+
+
+def _list_acts(kinds: frozenset[str]) -> list[tuple[tuple[int, ...], list[Step]]]:
+    """List the acts of these kinds, with the places in a state that tell whether they are possible."""
+    found: dict[tuple[int, ...], list[Step]] = {}
+    for kind in sorted(kinds):
+        for who in MEMBERS:
+            for other in MEMBERS if kind in _OF_TWO else (who,):
+                which: tuple[int, ...] = (who,)
+                if who != other and (kind in _OF_WAYS or kind == "swap"):
+                    which = (WAY_AT[who, other],) if kind in _OF_WAYS else (who, other)
+                found.setdefault(which, []).append(Step(kind, who, other))
+    return list(found.items())
 
 
 def _may_swap(store: Store) -> bool:

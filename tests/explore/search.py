@@ -141,16 +141,18 @@ class Search:
     def _expand(self, packed_before: bytes, following: list[bytes]) -> tuple[Breach | None, Step | None]:
         """Take every step from a state; return the law that one breaks, and the step, None for a law at rest."""
         net, number, state = self._net, self._numbers[packed_before], _unpack(packed_before)
-        before = net.draft(state)
+        before: Draft | None = None
         changed_by_time = False
         for step, draft in net.after(state):
             self._steps += 1
             if isinstance(draft, Draft):
+                before = before or net.draft(state)
                 broken = check_step(step, before, draft)
                 if broken is not None:
                     return broken, step
                 draft.ghost = forget_joined(step, draft.ghost)
                 reached = draft.state()
+                net.keep(state, step, draft, reached)
             else:
                 reached = draft
             if step.kind in TICKS:
@@ -166,7 +168,8 @@ class Search:
                 following.append(packed)
         if net.is_quiet(state) and net.is_whole(state) and not changed_by_time:
             self._rests.add(state)
-            return check_rest(before.clusters, before.ghost), None
+            last = net.draft(state)
+            return check_rest(last.clusters, last.ghost), None
         return None, None
 
     def _trace(self, number: int, last: Step | None) -> tuple[Sequence[Step], Naming]:

@@ -7,6 +7,7 @@ that stand for these values (`steps.py`).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 MEMBERS: Final = (0, 1, 2)
@@ -252,6 +253,19 @@ WAYS: Final = tuple((reader, source) for reader in MEMBERS for source in MEMBERS
 def put(values: tuple, index: int, value: object) -> tuple:  # type: ignore[type-arg]
     """Return a tuple with another value at one place."""
     return (*values[:index], value, *values[index + 1 :])
+
+
+_ANY: Final = Held(0, 0, is_copy=True)
+
+
+@cache
+def shown(store: Store, reader: int) -> Store:
+    """Return what a reader reads of a store: no copies of objects, and of its own Cluster there only that it is there.
+
+    A change of the rest is no event for the reader, whose decisions on that read it nowhere.
+    """
+    clusters = put(store.clusters, reader, _ANY if store.clusters[reader] is not None else None)
+    return store._replace(clusters=clusters, secrets=put(store.secrets, reader, ()), copies=(None,) * len(MEMBERS))
 
 
 def named(secrets: Iterable[Credentials], name: int) -> Credentials | None:
