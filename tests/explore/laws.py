@@ -168,7 +168,9 @@ def _judge_rule(who: int, home: int, clusters: list[Cluster], ghost: Ghost) -> I
         if store.rule != rule._replace(is_copy=who != home):
             yield Breach(AGREE, who, home, "{who} does not have the rule of {other}")
         return
-    left = [found for found in (store.rule, *store.copies) if found is not None]
+    readable = [member for member in MEMBERS if not _is_lost(who, member, clusters)]  # P3: the others wait for a swap
+    copies = [store.copies[member] for member in readable]
+    left = [found for found in (store.rule, *copies) if found is not None]
     known = {one.uid for one in ghost.ended if one.is_known}
     # W3: a deletion that nothing shows at the home is not in its record, and the copies elsewhere wait for a person.
     if any(who == home or found.uid in known for found in left):
