@@ -86,7 +86,10 @@ class Copying(Facts):
         )  # fmt: skip
 
     def _prove(self, decision: Decision, state: TargetState, *, has_it: bool) -> Decision:
-        """Ask the owner where the decision needs it; without an answer nothing is done."""
+        """Ask the owner where the decision needs it; without an answer nothing is done.
+
+        The owner never answers with an earlier state: no history is restored here.
+        """
         if not isinstance(decision, NeedsProof) or decision.expects is None:
             return decision
         if self.truths[NUMBERS[decision.owner]] is None:

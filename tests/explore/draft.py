@@ -27,7 +27,6 @@ from tests.explore.world import (
     aged,
     named,
     put,
-    shown,
     with_secret,
 )
 
@@ -70,7 +69,8 @@ class Draft:
         self.written.append(store)
         for reader in MEMBERS:
             if reader != who:
-                self.ways[reader, who] = lengthened(self.ways[reader, who], self.clusters[reader], (reader, who), store)
+                way, both = self.ways[reader, who], (reader, who)
+                self.ways[reader, who] = self._net.lengthened(way, self.clusters[reader], both, store)
 
     def settle(self, *members: int) -> None:
         """Let these daemons react until they rest."""
@@ -123,7 +123,7 @@ class Draft:
                 cluster = cluster._replace(mind=mind._replace(peers=put(mind.peers, member, Peer())))
                 is_changed = True
             if not way.is_open and self._net.has_credentials(who, cluster, member, self.token(member)):
-                queue = (shown(self.clusters[member].store, who),) if way.cut < 2 else ()
+                queue = (self._net.show(self.clusters[member].store, who),) if way.cut < 2 else ()
                 self.ways[who, member] = Way(True, queue, way.cut, lists=True)
                 self.opened = True
         self.clusters[who] = cluster
@@ -346,7 +346,7 @@ class Draft:
     def _heal(self, who: int, other: int) -> None:
         way = self.ways[who, other]
         lists = way.is_open and way.cut == 2
-        queue = (shown(self.clusters[other].store, who),) if lists else way.queue
+        queue = (self._net.show(self.clusters[other].store, who),) if lists else way.queue
         self.ways[who, other] = way._replace(queue=queue, cut=0, lists=way.lists or lists)
 
     def repair(self) -> None:
@@ -356,20 +356,6 @@ class Draft:
         for who in MEMBERS:
             if self.clusters[who].mind is None:
                 self._restart(who, who)
-
-
-def lengthened(way: Way, reader: Cluster, both: tuple[int, int], store: Store) -> Way:
-    """Return a way with one more state of its source on it, where its reader would notice that."""
-    if not way.is_open or way.cut >= 2:
-        return way
-    state = shown(store, both[0])
-    if way.queue:
-        is_known = way.queue[-1] == state
-    else:
-        peer = reader.mind.peers[both[1]] if reader.mind is not None else None
-        is_heard = peer is not None and peer.is_alive and peer.is_connected and not way.lists
-        is_known = is_heard and peer is not None and peer.view == state
-    return way if is_known else way._replace(queue=(*way.queue, state))
 
 
 def _older(seen: tuple[tuple[int, int], ...], tick: int) -> tuple[tuple[int, int], ...]:

@@ -52,7 +52,8 @@ class Facts:
         both = zip(self.store.clusters, self.store.secrets, strict=True)
         is_read = [bool(ways_to(member, *known)) for member, known in enumerate(both)]
         peers = tuple(peer if read else None for peer, read in zip(cluster.mind.peers, is_read, strict=True))
-        self.mind = cluster.mind if peers == cluster.mind.peers else cluster.mind._replace(peers=peers)  # who has no Cluster or Secret here is read no more
+        # Who has no Cluster or Secret here is read no more.
+        self.mind = cluster.mind if peers == cluster.mind.peers else cluster.mind._replace(peers=peers)
         self.truths = truths
 
     def peers(self) -> Iterator[tuple[int, Peer]]:

@@ -115,25 +115,25 @@ class Fold:
             )
             for naming in NAMINGS
         ]
-        everywhere = tuple(range(len(NAMINGS)))
-        # Where the rule has a home, that one is the first member.
-        self._namings = {home: tuple(n for n in everywhere if NAMINGS[n][home] == 0) for home in MEMBERS}
-        self._everywhere = everywhere
+        self._chosen: dict[State, tuple[int, ...]] = {}
 
     def canonical(self, state: State) -> tuple[State, int]:
         """Return the state that stands for this one, and the number of the naming that leads to it."""
-        home = self._net.ghosts[state[GHOST]].home
-        best: tuple[int, ...] | None = None
-        chosen: list[int] = []
-        for index in self._everywhere if home is None else self._namings[home]:
-            first = self._first(state, index)
-            if best is None or first < best:
-                best, chosen = first, [index]
-            elif first == best:
-                chosen.append(index)
+        clusters = state[:_COUNT]
+        chosen = self._chosen.get(clusters)
+        if chosen is None:
+            chosen = self._chosen[clusters] = self._choose(state)
         if len(chosen) == 1:
             return self._renamed(state, chosen[0]), chosen[0]
         return min((self._renamed(state, index), index) for index in chosen)
+
+    def _choose(self, state: State) -> tuple[int, ...]:
+        """Return the namings that lead to the lowest clusters."""
+        home = self._net.ghosts[state[GHOST]].home
+        # Where the rule has a home, that one is the first member.
+        namings = [n for n, naming in enumerate(NAMINGS) if home is None or naming[home] == 0]
+        first = [self._first(state, index) for index in namings]
+        return tuple(index for index, found in zip(namings, first, strict=True) if found == min(first))
 
     def _first(self, state: State, index: int) -> tuple[int, int, int]:
         """Return the clusters of a renamed state."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from tests.explore.called import Truths
 from tests.explore.daemon import Reaction, has_credentials, lacks_its_cluster, react
-from tests.explore.draft import Draft, lengthened
+from tests.explore.draft import Draft
 from tests.explore.steps import ACTS, GHOST, LEFT, WAY_AT, State, Step, Table
 from tests.explore.world import (
     MEMBERS,
@@ -35,24 +35,39 @@ _READERS: Final = [[(way[0], WAY_AT[way]) for way in WAYS if way[1] == who] for 
 
 _JUDGED: Final = frozenset({"leave", "declare", "delete", "replace", "unrule", "crash"})
 """Acts that the ghost may remember."""
-_CONCERN_ONE: Final = ACTS - {"swap", "heal", "restart"} | {"deliver"}
-"""Steps that concern one cluster, unless a way is opened, which begins with a list."""
+_CONCERN_ONE: Final = ACTS - {"swap", "restart"} | {"deliver"}
+"""Steps that concern one cluster, unless a way begins with a list of another one."""
+_CHANGES: Final[tuple[Callable[[Way], Way], ...]] = (
+    lambda way: way,
+    lambda way: way._replace(queue=way.queue[1:], lists=False),
+    lambda way: Way(cut=way.cut),
+    lambda way: way._replace(cut=1),
+    lambda way: way._replace(cut=0),
+)
+"""What such a step does to a way: nothing, it delivers a state, closes, cuts or mends the way."""
 
 _DELIVERIES: Final = {way: Step("deliver", *way) for way in WAYS}
 
 _Taken = tuple[int, int, int, int | None, tuple[int, ...]]
-"""A cluster and the ways to it after a step, the ghost if it changed, and the states that the cluster showed."""
+"""A cluster after a step, the changes of the ways to it, the ghost if it changed, and the states that were shown."""
+
+
+_MEMBERS_OF: Final = [frozenset(who for who in MEMBERS if bits >> who & 1) for bits in range(1 << len(MEMBERS))]
 
 
 class Network:
     """The tables of one search, and the steps from a state."""
 
-    def __init__(self, *, acts: Iterable[str] = ACTS, is_reduced: bool = True) -> None:
+    def __init__(
+        self, *, acts: Iterable[str] = ACTS, is_narrow: bool = True, is_reduced: bool = True, is_on_rule: bool = False
+    ) -> None:
         self.clusters: Table[Cluster] = Table()
         self.ways: Table[Way] = Table()
         self.ghosts: Table[Ghost] = Table()
         self._acts = frozenset(acts)
+        self._is_narrow = is_narrow
         self._is_reduced = is_reduced
+        self._is_on_rule = is_on_rule
         self._reactions: dict[tuple[int, Cluster, Truths], Reaction] = {}
         self._credentials: dict[tuple[int, Cluster, int, int | None], bool] = {}
         self.stores: Table[Store] = Table()
@@ -60,6 +75,8 @@ class Network:
         self._steps = _list_acts(self._acts)
         self._possible: dict[tuple[object, ...], tuple[Step, ...]] = {}
         self._taken: dict[tuple[object, ...], _Taken] = {}
+        self._facts: dict[int, tuple[int, tuple[int, bool] | None]] = {}
+        self._changed_ways: dict[tuple[int, int], int] = {}
         self._judged: set[tuple[object, ...]] = set()
         self._dependencies: dict[tuple[int, ...], bool] = {}
         self._lengthened: dict[tuple[int, tuple[int, int], int, int], int] = {}
@@ -101,10 +118,22 @@ class Network:
         return self._changed(state, step, found) if found is not None else None
 
     def _concerned(self, state: State, step: Step) -> tuple[object, ...]:
+        """Return what a step reads: the cluster, what is delivered, which ways are up, and what may be asked."""
         who = step.who
         (one, first), (two, second) = _READS[who]
+        facts = [self._way_facts(state[first]), self._way_facts(state[second])]
+        head = facts[step.other == two][1] if step.kind == "deliver" else None
         others = (self._asked(state[one], one), self._asked(state[two], two))
-        return (step, state[who], state[first], state[second], *others)
+        return (step, state[who], head, facts[0][0], facts[1][0], *others)
+
+    def _way_facts(self, way: int) -> tuple[int, tuple[int, bool] | None]:
+        """Return a number for how a way is, and one for the next state on it, with whether that is a list."""
+        found = self._facts.get(way)
+        if found is None:
+            held = self.ways[way]
+            head = (self.stores.number(held.queue[0]), held.lists) if held.queue else None
+            found = self._facts[way] = (2 * held.cut + held.is_open, head)
+        return found
 
     def _judged_by(self, state: State, who: int, key: tuple[object, ...]) -> tuple[object, ...]:
         own = [self.clusters[state[member]].store.clusters[member] for member, _ in _READS[who]]
@@ -114,14 +143,27 @@ class Network:
         who = step.who
         (_, first), (_, second) = _READS[who]
         after = list(state)
-        after[who], after[first], after[second], ghost, stores = found
+        after[who], one, two, ghost, stores = found
+        after[first], after[second] = self._way_after(state[first], one), self._way_after(state[second], two)
         if ghost is not None:
             after[GHOST] = ghost
         for store in stores:
             for reader, to in _READERS[who]:
                 after[to] = self._longer(after[to], (reader, who), state[reader], store)
-        after[LEFT] -= step.kind in ACTS
+        after[LEFT] -= step.kind != "deliver"
         return tuple(after)
+
+    def _way_after(self, way: int, change: int) -> int:
+        """Return a way after one of the changes that one step can make; there are a few."""
+        if not change:
+            return way
+        found = self._changed_ways.get((way, change))
+        if found is None:
+            found = self._changed_ways[way, change] = self.ways.number(_CHANGES[change](self.ways[way]))
+        return found
+
+    def _change_of(self, before: int, after: int) -> int | None:
+        return next((one for one in range(len(_CHANGES)) if self._way_after(before, one) == after), None)
 
     def keep(self, state: State, step: Step, draft: Draft, reached: State) -> None:
         """Keep the outcome of a step that keeps the laws, where it concerns one cluster alone."""
@@ -131,10 +173,12 @@ class Network:
         before, now = self.clusters[state[who]], draft.clusters[who]
         if now.notes.accepted not in (before.notes.accepted, 0):
             return  # others may read it again
-        (_, first), (_, second) = _READS[who]
+        one, two = (self._change_of(state[at], reached[at]) for _, at in _READS[who])
+        if one is None or two is None:
+            return
         ghost = reached[GHOST] if reached[GHOST] != state[GHOST] else None
         stores = tuple(map(self.stores.number, draft.written))
-        found = (reached[who], reached[first], reached[second], ghost, stores)
+        found = (reached[who], one, two, ghost, stores)
         if self._changed(state, step, found) != reached:
             return
         key = self._concerned(state, step)
@@ -159,9 +203,26 @@ class Network:
         key = (way, both, reader, store)
         found = self._lengthened.get(key)
         if found is None:
-            longer = lengthened(self.ways[way], self.clusters[reader], both, self.stores[store])
+            longer = self.lengthened(self.ways[way], self.clusters[reader], both, self.stores[store])
             found = self._lengthened[key] = self.ways.number(longer)
         return found
+
+    def show(self, store: Store, reader: int) -> Store:
+        """Return what a way carries of a state to a reader."""
+        return shown(store, reader) if self._is_narrow else store
+
+    def lengthened(self, way: Way, reader: Cluster, both: tuple[int, int], store: Store) -> Way:
+        """Return a way from one member to its reader with one more state on it, unless the reader would notice none."""
+        if not way.is_open or way.cut >= 2:
+            return way
+        state = self.show(store, both[0])
+        if way.queue:
+            is_known = way.queue[-1] == state
+        else:
+            peer = reader.mind.peers[both[1]] if reader.mind is not None else None
+            is_heard = peer is not None and peer.is_alive and peer.is_connected and not way.lists
+            is_known = is_heard and peer is not None and peer.view == state
+        return way if is_known and self._is_narrow else way._replace(queue=(*way.queue, state))
 
     def draft(self, state: State) -> Draft:
         """Return a state to change."""
@@ -189,7 +250,7 @@ class Network:
         known = frozenset((member, 1, 1) for member in MEMBERS)
         minds = [
             Mind(
-                tuple(None if n == who else Peer(shown(store, who), is_connected=True) for n, store in enumerate(stores)),
+                self._peers(who, stores),
                 met=met,
                 last=met,
                 revisions=frozenset(one for one in known if one[0] != who),
@@ -204,6 +265,13 @@ class Network:
         way = self.ways.number(Way(is_open=True))
         ghost = Ghost(home=0 if self._acts & _OF_RULE else None)
         return (*numbers, *[way] * len(WAYS), self.ghosts.number(ghost), acts)
+
+    def _peers(self, who: int, stores: list[Store]) -> tuple[Peer | None, ...]:
+        """Return what a daemon knows of the others, which it has heard."""
+        return tuple(
+            None if member == who else Peer(self.show(store, who), is_connected=True)
+            for member, store in enumerate(stores)
+        )
 
     def is_quiet(self, state: State) -> bool:
         """Return whether nothing is under way to a daemon that runs."""
@@ -223,19 +291,20 @@ class Network:
         members may go first when nothing new can reach them from the others, because each of their ways has a state to
         deliver already, and none of their steps asks the others anything.
         """
-        best, least = frozenset(MEMBERS), len(ready) + 1
-        for seed in {reader for reader, _ in ready}:
-            members, found = {seed}, [seed]
-            while found:
-                member = found.pop()
-                for other in MEMBERS:
-                    if other not in members and self._depends(state, member, other):
-                        members.add(other)
-                        found.append(other)
-            count = sum(way[0] in members for way in ready)
-            if len(members) < len(best) or (len(members) == len(best) and count < least):
-                best, least = frozenset(members), count
-        return best
+        needs = [1 << member for member in MEMBERS]
+        for member, other in WAYS:
+            if self._depends(state, member, other):
+                needs[member] |= 1 << other
+        found = min(self._close(needs, 1 << reader, ready) for reader in {reader for reader, _ in ready})
+        return _MEMBERS_OF[found[2]]
+
+    def _close(self, needs: list[int], members: int, ready: list[tuple[int, int]]) -> tuple[int, int, int]:
+        """Return how many members need each other, how many of the deliveries are theirs, and a bit for each."""
+        for _ in MEMBERS:
+            for member in MEMBERS:
+                if members >> member & 1:
+                    members |= needs[member]
+        return members.bit_count(), sum(members >> reader & 1 for reader, _ in ready), members
 
     def _depends(self, state: State, member: int, other: int) -> bool:
         """Return whether a step of another member may come between, or does not commute with, one of this member."""
@@ -320,12 +389,13 @@ class Network:
         return draft
 
     def _possible_acts(self, state: State) -> Iterator[Step]:
+        must_unrule = self._is_on_rule and state[LEFT] == 1 and not self.ghosts[state[GHOST]].ended
         for which, steps in self._steps:
             key = (which, *[state[at] for at in which])
             found = self._possible.get(key)
             if found is None:
                 found = self._possible[key] = tuple(step for step in steps if self._is_possible(step, state))
-            yield from found
+            yield from (step for step in found if step.kind == "unrule") if must_unrule else found
 
     def _is_possible(self, step: Step, state: State) -> bool:
         kind, who, other = step

@@ -5,11 +5,12 @@ Law: the search is complete unless it says which bound ended it.
 
 from __future__ import annotations
 
+import gc
 import resource
 import struct
 import time
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +19,7 @@ from tests.explore.fold import NAMINGS, Fold, Naming, renamed_step, then, undo
 from tests.explore.laws import Breach, check_rest, check_step, forget_joined
 from tests.explore.network import Network
 from tests.explore.steps import ACTS, GHOST, LEFT, State, Step, Table
-from tests.explore.world import MEMBERS, TICKS
+from tests.explore.world import MEMBERS, TICKS, known
 
 COMPLETE: Final = "no bound: every state was searched"
 
@@ -77,18 +78,31 @@ class Found:
             f"{self.reactions:,} reactions of daemons, {self.duration_s:.0f} s, {rate:,.0f} states a second",
             f"ended by: {self.ended_by}",
         ]
+        if self.broken is None and self.ended_by != COMPLETE:
+            lines.append(f"every schedule of at most {self.depth} steps was searched, and keeps the laws")
         if self.broken:
             lines += [f"broken: {self.broken}", *(f"  {n}. {step}" for n, step in enumerate(self.trace, 1))]
         return "\n".join(lines)
 
 
 class Search:
-    """One search."""
+    """One search.
+
+    Without `is_folded` the names of members count, without `is_reduced` all orders of deliveries, without `is_narrow`
+    each change of a cluster is an event for its readers. With `is_on_rule` one act of each schedule deletes the rule.
+    """
 
     def __init__(
-        self, *, acts: int, kinds: Iterable[str] = ACTS, is_folded: bool = True, is_reduced: bool = True
+        self,
+        *,
+        acts: int,
+        kinds: Iterable[str] = ACTS,
+        is_folded: bool = True,
+        is_narrow: bool = True,
+        is_reduced: bool = True,
+        is_on_rule: bool = False,
     ) -> None:
-        self._net = Network(acts=kinds, is_reduced=is_reduced)
+        self._net = Network(acts=kinds, is_narrow=is_narrow, is_reduced=is_reduced, is_on_rule=is_on_rule)
         self._fold = Fold(self._net) if is_folded else None
         self._begin = self._net.begin(acts)
         # Packed, because there are millions of them: the states, the state that each came from, and how.
@@ -99,16 +113,37 @@ class Search:
         self._steps = 0
         self._rests: set[State] = set()
 
+    @property
+    def net(self) -> Network:
+        """The network that was searched."""
+        return self._net
+
+    def states(self) -> Iterator[State]:
+        """Yield the states that were found."""
+        return map(_unpack, self._numbers)
+
     def list_rests(self) -> frozenset[tuple[object, ...]]:
-        """List the groups that were found at rest, as values that another search can be compared with."""
-        net = self._net
-        return frozenset(
-            (*(net.clusters[number] for number in state[: len(MEMBERS)]), net.ghosts[state[GHOST]], state[LEFT])
-            for state in self._rests
-        )
+        """List the groups that were found at rest, as values that another search can be compared with.
+
+        Of what a daemon knows of its peers, only what it reads counts.
+        """
+        return frozenset(map(self._values, self._rests))
+
+    def _values(self, state: State) -> tuple[object, ...]:
+        clusters = [known(self._net.clusters[state[who]], who) for who in MEMBERS]
+        return (*clusters, self._net.ghosts[state[GHOST]], state[LEFT])
 
     def run(self, *, at_most_s: float = 60.0, at_most_states: int = 0, at_most_mib: int = 0) -> Found:
         """Search until a law is broken, a bound is reached, or nothing is left. A bound of 0 is none."""
+        was_enabled = gc.isenabled()
+        gc.disable()  # nothing here refers to itself, and the collector would walk through millions of states
+        try:
+            return self._run(at_most_s, at_most_states, at_most_mib)
+        finally:
+            if was_enabled:
+                gc.enable()
+
+    def _run(self, at_most_s: float, at_most_states: int, at_most_mib: int) -> Found:
         began_s = time.monotonic()
         level: list[bytes] = [_pack(self._begin)]
         depth = 0

@@ -70,6 +70,7 @@ ABSTRACTED: Final = (
     "the rule selects every member and every object, with deletionPolicy Delete; its content never differs",
     "a daemon's reaction to one delivery is one step, and its writes reach a reader together",
     "a way carries all kinds in one order; after a long cut it begins with a list",
+    "a change that a reader reads nowhere is no event for it: of copies of objects, and of what is there of itself",
     "an act is one state, but `leave`, a replaced Cluster and a renamed Secret are two",
     "time passes only while nothing is under way, what is due earlier first; ages are of three lengths, do not add up",
     "a watch with withdrawn credentials goes on until time passes; a rule that is gone acts until the window is over",

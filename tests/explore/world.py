@@ -268,6 +268,17 @@ def shown(store: Store, reader: int) -> Store:
     return store._replace(clusters=clusters, secrets=put(store.secrets, reader, ()), copies=(None,) * len(MEMBERS))
 
 
+def known(cluster: Cluster, who: int) -> Cluster:
+    """Return a cluster with no more of its peers' states than its daemon reads."""
+    mind = cluster.mind
+    if mind is None:
+        return cluster
+    peers = tuple(
+        peer if peer is None or peer.view is None else peer._replace(view=shown(peer.view, who)) for peer in mind.peers
+    )
+    return cluster._replace(mind=mind._replace(peers=peers))
+
+
 def named(secrets: Iterable[Credentials], name: int) -> Credentials | None:
     """Return the Secret of a name."""
     return next((found for found in secrets if found.name == name), None)
