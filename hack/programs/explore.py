@@ -21,8 +21,11 @@ def main(options: argparse.Namespace) -> int:
     if unknown := kinds - ACTS:
         print(f"{', '.join(sorted(unknown))}: not an act; the acts are {', '.join(sorted(ACTS))}", file=sys.stderr)
         return 2
-    print(f"{options.acts} acts of: {', '.join(sorted(kinds))}")
-    found = Search(acts=options.acts, kinds=kinds).run(
+    if options.on_rule and "unrule" not in kinds:
+        print("--on-rule: unrule is not among the kinds", file=sys.stderr)
+        return 2
+    print(f"{options.acts} acts of: {', '.join(sorted(kinds))}{', one of them unrule' if options.on_rule else ''}")
+    found = Search(acts=options.acts, kinds=kinds, is_on_rule=options.on_rule).run(
         at_most_s=options.seconds, at_most_states=options.states, at_most_mib=options.memory
     )
     print(found)
@@ -40,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hack/explore", description=__doc__.partition(": ")[2])
     parser.add_argument("--acts", type=int, default=3, metavar="N", help="how many acts (3)")
     parser.add_argument("--kinds", default="", metavar="ACT,ACT", help="the acts to choose from (all)")
+    parser.add_argument("--on-rule", action="store_true", help="only schedules in which the rule is deleted")
     parser.add_argument("--seconds", type=float, default=3600.0, metavar="S", help="end after so many seconds (3600)")
     parser.add_argument("--states", type=int, default=0, metavar="N", help="end at so many states (no bound)")
     parser.add_argument("--memory", type=int, default=4096, metavar="MIB", help="end at so much memory (4096)")
