@@ -40,6 +40,8 @@ from registry_controller.core.rules.validation import RuleVerdict, read_and_vali
 
 _MOST_GONE: Final = 4096
 """Deleted objects whose last revision is kept. A late event is late by seconds, and the next list corrects it."""
+_HEIR_S: Final = 5.0
+"""The seconds for which a rule that ended acts on while the rule of another cluster is written under its name."""
 _MOST_DELETED: Final = 512
 """The deleted Clusters whose last state is kept."""
 
@@ -103,6 +105,8 @@ class Registry:
         self.rule_definitions = RuleDefinitions()
         self._ends_at_s: dict[str, float] = {}
         """When a deleted rule ends to act."""
+        self.left_to_heirs: frozenset[str] = frozenset()
+        """The rules that ended, and act until the rule of another cluster has their name."""
         self._complete_at_s = math.inf
         """When a rule that was not seen since the start is missing for the window."""
         self.shows_missing_rules = window_s <= 0.0
@@ -113,12 +117,20 @@ class Registry:
         complete_at_s = () if self.shows_missing_rules or self._complete_at_s == math.inf else (self._complete_at_s,)
         return min((*self._ends_at_s.values(), *complete_at_s), default=None)
 
-    def end_deleted_rules(self) -> None:
-        """End the rules whose deletion was a stabilization window ago."""
+    def end_deleted_rules(self, *, has_heir: Callable[[str], bool] = lambda _: False) -> None:
+        """End the rules whose deletion was a stabilization window ago.
+
+        One whose name has an heir among the rules that are offered acts until that is here, for a moment at most.
+        """
         now_s = self._now_s()
         self.shows_missing_rules = self.shows_missing_rules or now_s >= self._complete_at_s
         for name in [name for name, at_s in self._ends_at_s.items() if at_s <= now_s]:
+            if name not in self.left_to_heirs and has_heir(name):
+                self.left_to_heirs |= {name}
+                self._ends_at_s[name] = now_s + _HEIR_S
+                continue
             del self._ends_at_s[name]
+            self.left_to_heirs -= {name}
             self.acting.pop(name, None)
             self.pruned.pop(name, None)
             self._bars.pop(name, None)
@@ -263,6 +275,7 @@ class Registry:
             self.rule_definitions.on_rule(name, uid=uid, revision=revision)
             if not self._goes_on(name, stored):
                 self.acting[name] = stored
+            self.left_to_heirs -= {name}
             if self._ends_at_s.pop(name, None) is not None:
                 self.pruned.pop(name, None)  # another object, of which nothing is known yet
         else:

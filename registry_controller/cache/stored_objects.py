@@ -42,6 +42,11 @@ class StoredRule:
         """Return whether the rule came from another cluster, for any name and labels."""
         return self.marks.owner not in (None, local)
 
+    def is_foreign(self, owner: ClusterUID, *, local: ClusterUID) -> bool:
+        """Return whether another cluster than `owner` created the rule; an empty owner is unknown."""
+        maker = self.maker(local)
+        return maker is not None and maker.is_of_another_cluster(owner)
+
     def bar(self, allowance: RulePolicy, *, local: ClusterUID) -> BarredRule | None:
         """Return why the rule may not act here; None where it may, or where it cannot be read."""
         return allowance.find_bar(self.rule, synced=self.is_synced(local)) if self.rule is not None else None

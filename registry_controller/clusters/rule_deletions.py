@@ -15,15 +15,16 @@ from typing import NamedTuple, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.deleted_rules import DeletedRule
-from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.api.meta import ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.copy_record import CopyGroup
 from registry_controller.cache.crds import Definition, DefinitionRead
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.rule_events import RuleDeletion
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
-from registry_controller.cache.stored_objects import StoredCluster
+from registry_controller.cache.stored_objects import StoredCluster, StoredRule
 from registry_controller.clusters.peer import Peer
 from registry_controller.core.decision.deleted_rule import (
     RuleTraces,
@@ -113,11 +114,46 @@ class RuleDeletions:
             for owner, rules in found.items()
         }
 
+    def keeps_name(self, name: str) -> bool:
+        """Return whether a rule of this cluster is here, or may be created again: it went a moment ago, or is missing.
+
+        After a start it may be any rule, where the own Cluster reports that some are missing.
+        """
+        stored = self._registry.acting.get(name)
+        if stored is not None:
+            return not stored.is_synced(self._local) and name not in self._registry.left_to_heirs
+        if self._registry.shows_missing_rules:
+            return name in self.missing_here
+        return any(read_missing_since(own.manifest.get("status")) for own in self._clusters_of(self._local))
+
+    def has_heir(self, name: str) -> bool:
+        """Return whether a member offers a rule of its own under the name of one that was deleted here."""
+        stored = self._registry.acting.get(name)
+        if stored is None or not any(_is_of(stored, record) for record in self._registry.deleted_rules):
+            return False
+        offers = self._sources.claiming(Target(meta.GROUP, meta.RULE.kind, "", name))
+        return any(
+            is_at_home(offer.record.marks, peer=offer.cache.peer, membership=False)
+            and not offer.record.marks.sync_disabled
+            for offer in offers
+        )
+
+    @property
+    def kept(self) -> Mapping[str, str]:
+        """What keeps or frees the names of rules of this cluster that went, by name."""
+        return {**dict.fromkeys(self.missing_here, "missing"), **dict.fromkeys(self._registry.left_to_heirs, "left")}
+
+    @property
+    def missing_here(self) -> frozenset[str]:
+        """The names of rules of this cluster that are missing here without a trace."""
+        own = self.missing.get(self._local)
+        return own.rules if own is not None and not own.is_allowed else frozenset()
+
     def _list_absent(self) -> Iterator[RuleID]:
         """List the rules that do not act here, by which copies here were made, and those that are copies here."""
         acting = self._registry.acting
         for cache in self._copies.all_caches():
-            for key in cache.list_samples(lambda group: group.rule is not None and group.rule not in acting):
+            for key in cache.list_samples(self._lacks_rule):
                 provenance = cache.records[key].marks.provenance
                 if provenance is not None and provenance.policy == "Delete":
                     yield _made_by(provenance)
@@ -125,6 +161,13 @@ class RuleDeletions:
             provenance = stored.marks.provenance
             if provenance is not None:
                 yield RuleID(provenance.owner, provenance.key.name, provenance.uid)
+
+    def _lacks_rule(self, group: CopyGroup) -> bool:
+        """Return whether the rule that made the copies of a group does not act here, or one of another cluster does."""
+        if group.rule is None:
+            return False
+        stored = self._registry.acting.get(group.rule)
+        return stored is None or stored.is_foreign(group.rule_owner or ClusterUID(""), local=self._local)
 
     def _since(self, owner: ClusterUID) -> str:
         """Return since when rules of an owner are missing, as its Cluster here reports it; now, where they were not."""
@@ -262,16 +305,19 @@ class RuleDeletions:
         )
 
     def _find_local(self, rule: RuleID) -> StoredAs:
-        return StoredAs.ITSELF if rule.name in self._registry.acting else StoredAs.NONE
+        stored = self._registry.acting.get(rule.name)
+        if stored is None:
+            return StoredAs.NONE
+        return StoredAs.ANOTHER if stored.is_foreign(rule.owner, local=self._local) else StoredAs.ITSELF
 
     def _find_at_peer(self, rule: RuleID) -> StoredAs:
         cache = self._rules_of(rule.owner)
         record = cache.records.get(ObjectKey("", rule.name)) if cache is not None else None
         if record is None:
             return StoredAs.NONE
-        # A rule that is never copied again does not come back here: it may be another rule of that name.
-        is_own = is_at_home(record.marks, peer=rule.owner, membership=False) and not record.marks.sync_disabled
-        return StoredAs.ITSELF if is_own else StoredAs.ANOTHER
+        if not is_at_home(record.marks, peer=rule.owner, membership=False):
+            return StoredAs.ANOTHER
+        return StoredAs.NOT_COPIED if record.marks.sync_disabled else StoredAs.ITSELF
 
     def _is_listed(self, owner: ClusterUID) -> bool:
         """Return whether an owner answers, and its list of rules is complete."""
@@ -287,6 +333,10 @@ class RuleDeletions:
         peer, before_s = self._peers.get(owner), self._now_s() - self._window_s
         found = peer.features.deleted_rules.items() if peer is not None else ()
         return frozenset(rule for rule, at_s in found if at_s <= before_s)
+
+
+def _is_of(stored: StoredRule, record: DeletedRule) -> bool:
+    return stored.rule is not None and (stored.rule.name, stored.rule.uid) == (record.name, record.uid)
 
 
 def _made_by(provenance: Provenance) -> RuleID:

@@ -1,7 +1,7 @@
 """The state of the rules that copies here were made by: whether a rule still acts, and on which member (W3).
 
 Laws: silence proves nothing; `core.decision.rule_state` decides · a rule of the same name that did not make a copy
-decides about it, and the copy's own policy counts.
+decides about it, and the copy's own policy counts · a native rule that is not known to be deleted keeps its name.
 """
 
 from __future__ import annotations
@@ -61,9 +61,15 @@ class RuleStates:
     def _facts(self, provenance: Provenance) -> RuleFacts:
         """Gather the facts about the rule that a copy's provenance names, towards the copy's owner."""
         stored = self._registry.acting.get(provenance.rule)
-        if stored is None:
-            presence, was_deleted = self._deletions.evaluate_rule_of(provenance)
-            return RuleFacts(is_here=False, presence=presence, was_deleted=was_deleted)
+        facts = self._facts_of(stored, provenance) if stored is not None else RuleFacts(is_here=False)
+        is_foreign = stored is not None and stored.is_foreign(provenance.rule_owner, local=self._local)
+        if stored is not None and not is_foreign:
+            return facts
+        presence, was_deleted = self._deletions.evaluate_rule_of(provenance)
+        return facts._replace(is_foreign=is_foreign, presence=presence, was_deleted=was_deleted)
+
+    def _facts_of(self, stored: StoredRule, provenance: Provenance) -> RuleFacts:
+        """Gather the facts about a rule that acts here, towards the owner of a copy."""
         rule = stored.rule
         bar = self._registry.bar(provenance.rule, local=self._local)
         if rule is None or not self._acts(stored) or bar is not None:
@@ -77,6 +83,10 @@ class RuleStates:
             selects_us=self._selection.selects_us(rule),
             selects_owner=self._selection.selects(rule, peer) if peer is not None and is_heard else None,
         )
+
+    def keeps_name(self, target: Target) -> bool:
+        """Return whether the target is a native rule that may be created again: no copy takes its name."""
+        return target[:2] == (meta.GROUP, meta.RULE.kind) and self._deletions.keeps_name(target.name)
 
     def state_of_rule(self, target: Target, provenance: Provenance | None) -> RuleState | None:
         """Return the state of the rule that a copy of a rule was made from, at its owner; None for another copy."""

@@ -93,6 +93,7 @@ class WatchPlanner:
         self._assigned: dict[ClusterUID, _Assignment] = {}
         self._requests: Mapping[str, RuleRequest] = {}
         self._deleted: Mapping[tuple[ClusterUID, str], object] = {}
+        self._kept: Mapping[str, str] = {}
         self._showed_missing_rules = registry.shows_missing_rules
         self._features: Mapping[ClusterUID, object] = {}
 
@@ -102,7 +103,7 @@ class WatchPlanner:
 
     async def set_rules(self, peers: Mapping[ClusterUID, Peer]) -> None:
         """Set the rules of every peer, and watch the kinds that rules write."""
-        self._registry.end_deleted_rules()
+        self._registry.end_deleted_rules(has_heir=self._deletions.has_heir)
         self._local_cluster.read_definitions(
             rules_since_s=self._registry.rules_went_s, features_since_s=self._registry.tombstones_went_s
         )
@@ -145,15 +146,16 @@ class WatchPlanner:
         features = {uid: (peer.features.held, self._selection.known_values(uid)) for uid, peer in peers.items()}
         is_news = self._registry.shows_missing_rules and not self._showed_missing_rules
         self._showed_missing_rules = self._registry.shows_missing_rules
-        deleted = self._deletions.shown()
-        news = (requests, features, deleted)
-        if news == (self._requests, self._features, self._deleted) and not is_news:
+        deleted, kept = self._deletions.shown(), self._deletions.kept
+        news = (requests, features, deleted, kept)
+        if news == (self._requests, self._features, self._deleted, self._kept) and not is_news:
             return None
         rules = differing(self._requests, requests) | {name for _, name in differing(self._deleted, deleted)}
+        rules |= differing(self._kept, kept)
         kinds = _kinds_read(rules, self._requests) | _kinds_read(rules, requests)
         members = differing(self._features, features)
         changes = RuleChanges(rules, kinds, members, remaining=frozenset(requests) if is_news else None)
-        self._requests, self._features, self._deleted = news
+        self._requests, self._features, self._deleted, self._kept = news
         return changes
 
     def selects_us(self, rule: SyncRule) -> bool | None:

@@ -92,12 +92,13 @@ class ClusterStatusReporter:
     def _collect_facts(self, choice: ResolvedCluster, known_here: Sequence[KnownCluster]) -> ClusterFacts:
         cluster = choice.cluster
         missing = self._deletions.missing.get(cluster.cluster_id)
-        rules, since = (sorted(missing.rules), missing.since) if missing is not None else ((), "")
+        rules, since = (sorted(missing.rules), missing.since) if missing is not None else ([], "")
+        missing_rules = rules if self._registry.shows_missing_rules else None
         if cluster.cluster_id == self._clusters.local:
             return ClusterFacts(
                 is_local=True,
                 name=cluster.name,
-                missing_rules=rules,
+                missing_rules=missing_rules,
                 missing_since=since,
                 disabled=choice.disabled,
                 conflict=choice.conflict,
@@ -117,7 +118,7 @@ class ClusterStatusReporter:
         return ClusterFacts(
             is_local=False,
             name=cluster.name,
-            missing_rules=rules,
+            missing_rules=missing_rules,
             missing_since=since,
             disabled=choice.disabled,
             missing_auth=choice.missing_auth and not is_over_other,

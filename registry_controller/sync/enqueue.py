@@ -114,13 +114,24 @@ class Enqueuer:
             return remaining is not None and group.rule not in remaining
 
         self._enqueue_copies_where(is_affected)
-        for rule in rules | (remaining or set()):  # a copy of a rule waits until its owner has deleted the rule
-            if self._copies.has(target := Target(*_RULE, "", rule)):
+        for target in (Target(*_RULE, "", rule) for rule in rules):  # another rule may have its name now
+            if self._copies.has(target) or self._sources.claiming(target):
                 self._add(target, HERE)
+        if remaining is not None:
+            self._enqueue_rules(remaining)
         for local_cache, key, record in self._copies.awaiting_proof():
             group = record.group(local_cache.kind)
             if group.source in kinds and not is_affected(group):
                 self._add_copy(local_cache, key)
+
+    def _enqueue_rules(self, remaining: Set[str]) -> None:
+        """Enqueue copies of rules, which wait until their owner has deleted the rule, and rules that are offered."""
+        for rule in remaining:
+            if self._copies.has(target := Target(*_RULE, "", rule)):
+                self._add(target, HERE)
+        for cache in self._sources.all_caches():
+            if cache.kind == meta.RULE:
+                self._enqueue_claims(cache)
 
     async def run(self) -> NoReturn:
         """Enqueue every copy and every claim once an hour, a few a second.

@@ -72,6 +72,7 @@ class StateReader:
         self._members = caches.members
         self._namespaces = caches.namespaces
         self._clusters = clusters
+        self._rule_states = rule_states
         self.origins = OriginReader(
             sources=caches.sources, copies=caches.copies, clusters=clusters, rule_states=rule_states
         )
@@ -97,7 +98,7 @@ class StateReader:
             if record.marks.binding is Binding.UNPROVEN and any(claim.is_of(copied_from) for claim in claims):
                 self._copies.note_source(record)
                 current = current._replace(owner_had_it=True)
-        elif cache is not None and key in cache.natives:
+        elif (cache is not None and key in cache.natives) or self._rule_states.keeps_name(target):
             current = _NATIVE
         else:
             is_member = any(offer.record.membership for offer in offers)

@@ -122,12 +122,13 @@ class Copying(Facts):
 
     def _origin_of_copy(self, member: int, made_by: Rule) -> Origin:
         peer, is_heard = self.mind.peers[member], self._is_heard(member)
-        if self.mind.acting is None:
-            presence, was_deleted = self.evaluate_rule(made_by)
-            facts = RuleFacts(is_here=False, presence=presence, was_deleted=was_deleted)
-        else:
+        acting, facts = self.mind.acting, RuleFacts(is_here=False)
+        if acting is not None:
             selects = True if is_heard and peer is not None and peer.is_alive else None
             facts = RuleFacts(is_here=True, acts=True, selects_us=True, selects_owner=selects)
+        if acting is None or acting.home != made_by.home:
+            presence, was_deleted = self.evaluate_rule(made_by)
+            facts = facts._replace(is_foreign=acting is not None, presence=presence, was_deleted=was_deleted)
         tracking = Tracking.OFFERED if is_heard else Tracking.NOT_COMPLETE
         return Origin(
             rule=RULE,
@@ -187,6 +188,8 @@ class Copying(Facts):
         home = stored.home if stored is not None else next((number for number in offered), None)
         if home is None or home == self.who:
             return False
+        if stored is None and self.mind.acting is not None and self.mind.acting.home == self.who:
+            return False  # the rule that went a moment ago keeps its name
         claims = [claim for number in offered if (claim := self._rule_claim(number)) is not None]
         marks = marks_of(meta.RULE, home, f"r{stored.uid}", stored.uid) if stored is not None else NATIVE
         current = CurrentCopy(marks, "rule", 1) if stored is not None else None

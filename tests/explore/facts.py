@@ -111,9 +111,10 @@ class Facts:
             is_local or (view is not None and peer is not None and peer.is_alive)
         )
         stored, seen, recorded = StoredAs.NONE, self.mind.seen, self.store.record
-        if is_local:
-            stored = StoredAs.ITSELF if self.mind.acting is not None else StoredAs.NONE
-        elif peer is not None and view is not None:
+        acting = self.mind.acting
+        if is_local and acting is not None:
+            stored = StoredAs.ITSELF if acting.home == self.who else StoredAs.ANOTHER
+        elif not is_local and peer is not None and view is not None:
             seen, recorded = peer.seen, frozenset(uid for uid, age in peer.record if age == WINDOW)
             if view.rule is not None:
                 marks = _marks_of_rule(view.rule)

@@ -55,11 +55,11 @@ def test_only_a_rule_that_is_missing_at_an_owner_that_answers_was_deleted(traces
 @given(TRACES)
 def test_without_anything_that_shows_it_no_rule_was_deleted(traces: RuleTraces) -> None:
     nothing = traces._replace(seen=(), recorded=frozenset(), is_allowed=False, defined_since=None)
-    missing = nothing._replace(stored=StoredAs.NONE)
-    assert not evaluate_traces(missing, window_s=WINDOW_S)[1]
+    for stored in (StoredAs.NONE, StoredAs.ANOTHER):
+        assert not evaluate_traces(nothing._replace(stored=stored), window_s=WINDOW_S)[1]
     if traces.uid:  # the deletion of another rule of its name shows nothing
         others = traces._replace(
-            stored=StoredAs.NONE,
+            stored=StoredAs.ANOTHER if traces.stored is StoredAs.ANOTHER else StoredAs.NONE,
             seen=[one._replace(uid="w") for one in traces.seen],
             recorded=frozenset("w" for _ in traces.recorded),
             is_allowed=False,
@@ -70,10 +70,19 @@ def test_without_anything_that_shows_it_no_rule_was_deleted(traces: RuleTraces) 
 
 @pytest.mark.clause("W3")
 @given(TRACES)
-def test_a_deletion_at_a_member_counts_after_the_window(traces: RuleTraces) -> None:
-    away = traces._replace(is_local=False, stored=StoredAs.NONE)
-    if any(one.known_s < WINDOW_S for one in away.seen):
-        assert evaluate_traces(away, window_s=WINDOW_S)[0] is RulePresence.UNKNOWN
+def test_a_deletion_counts_after_the_window_whichever_rule_has_the_name(traces: RuleTraces) -> None:
+    if traces.stored is not StoredAs.ITSELF and any(one.known_s < WINDOW_S for one in traces.seen):
+        assert evaluate_traces(traces, window_s=WINDOW_S)[0] is RulePresence.UNKNOWN
+
+
+@pytest.mark.clause("W3")
+@given(TRACES)
+def test_the_rule_of_another_cluster_under_its_name_shows_nothing(traces: RuleTraces) -> None:
+    found = [
+        (evaluate_traces(one, window_s=WINDOW_S), is_to_record(one))
+        for one in (traces._replace(stored=stored) for stored in (StoredAs.NONE, StoredAs.ANOTHER))
+    ]
+    assert found[0] == found[1]
 
 
 @pytest.mark.clause("W3")

@@ -18,6 +18,7 @@ MAKERS = st.builds(
 FACTS = st.builds(
     RuleFacts,
     is_here=st.booleans(),
+    is_foreign=st.booleans(),
     presence=st.sampled_from(RulePresence),
     was_deleted=st.booleans(),
     acts=st.booleans(),
@@ -50,11 +51,21 @@ def test_a_rule_that_does_not_act_or_is_unknown_gives_no_copy_up(facts: RuleFact
 
 
 @given(FACTS)
+def test_a_namesake_of_another_cluster_decides_only_once_the_rule_was_deleted(facts: RuleFacts) -> None:
+    namesake = facts._replace(is_here=True, is_foreign=True)
+    state = evaluate_rule(namesake)
+    if facts.presence is RulePresence.MISSING and facts.was_deleted:
+        assert state is evaluate_rule(namesake._replace(is_foreign=False))
+    else:
+        assert state is (RuleState.MISSING if facts.presence is RulePresence.MISSING else RuleState.SILENT)
+
+
+@given(FACTS)
 def test_a_rule_reads_from_an_owner_only_the_kind_that_it_names(facts: RuleFacts) -> None:
     state = evaluate_rule(facts)
     if state in (RuleState.READS, RuleState.UNSELECTED):
         assert facts.reads_kind
-    if facts.is_here and facts.acts and facts.selects_us and not facts.reads_kind:
+    if facts.is_here and not facts.is_foreign and facts.acts and facts.selects_us and not facts.reads_kind:
         assert state is RuleState.OTHER_KIND
 
 
@@ -63,6 +74,6 @@ def test_a_rule_is_unchosen_only_while_a_fact_about_it_is_unknown(facts: RuleFac
     """W2: and each known answer ends that."""
     if not is_unchosen(facts):
         return
-    assert evaluate_rule(facts) is RuleState.SILENT
+    assert evaluate_rule(facts) in (RuleState.SILENT, RuleState.MISSING)
     for selects_us, selects_owner in ((True, True), (True, False), (False, None)):
         assert not is_unchosen(facts._replace(selects_us=selects_us, selects_owner=selects_owner))

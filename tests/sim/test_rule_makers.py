@@ -12,6 +12,7 @@ from tests.sim.checks.expected_copies import marks_of
 from tests.sim.cluster.group import CONFIG_MAP, SECRET, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.transport import Fault
+from tests.sim.test_rule_deletions import drop_definition, install_definition, missing
 
 MANY = 5
 LABELS = {"sync": "yes"}
@@ -181,3 +182,125 @@ def test_the_copies_of_a_kind_that_a_rule_reads_no_more_are_counted() -> None:
         assert here.condition("ResourceSyncRule", "r", "Synced")["reason"] == "Synced"
 
     simulate(scenario, n=2)
+
+
+MAPS = {f"m{number}" for number in range(MANY)}
+
+
+def _home(member: Member) -> str:
+    """Return the cluster in which the rule of a member was created."""
+    return marks_of(member.get("ResourceSyncRule", "r")).owner or member.id
+
+
+def _uids(group: SimGroup) -> dict[str, dict[str, str]]:
+    """Return the UIDs of the copies that the first two members have."""
+    return {
+        name: {found["metadata"]["name"]: found["metadata"]["uid"] for found in group[name].list("ConfigMap")}
+        for name in "ab"
+    }
+
+
+async def _rivals(group: SimGroup, backups: list[Any] | None = None) -> dict[str, Any]:
+    """Let a have a rule, which b and d copy, and c a younger and narrower one of that name; d has the ConfigMaps.
+
+    Add a backup of a without the rule to `backups`.
+    """
+    await group.join()
+    if backups is not None:
+        backups.append(group["a"].server.store.backup())
+    for name in MAPS:
+        group["d"].create(config_map(name, {"a": "1"}, labels=LABELS))
+    wide = rule("r", CONFIG_MAP, WANTED, deletionPolicy="Delete")
+    group["a"].create(wide, born="2025-01-01T00:00:00Z")
+    group["c"].create(rule("r", CONFIG_MAP, FIRST, deletionPolicy="Delete"), born="2025-06-01T00:00:00Z")
+    await group.settle()
+    assert [_names(group[name], "ConfigMap") for name in "abc"] == [MAPS, MAPS, {"m0"}]
+    return wide
+
+
+@pytest.mark.clause("W3")
+@pytest.mark.parametrize("born", ["2025-01-01T00:00:00Z", ""], ids=["older", "younger"])
+@pytest.mark.parametrize("pause_s", [0.05, 0.3, 5.0, 25.0])
+def test_a_rule_that_is_replaced_keeps_its_name_and_its_copies_although_another_cluster_offers_one(
+    pause_s: float, born: str
+) -> None:
+    async def scenario(group: SimGroup) -> None:
+        wide = await _rivals(group)
+        before, a = _uids(group), group["a"]
+        a.delete("ResourceSyncRule", "r")
+        await asyncio.sleep(pause_s)
+        a.create(wide, born=born)
+        await group.settle()
+        assert _uids(group) == before
+        assert [_home(group[name]) for name in "ab"] == [a.id, a.id if born else group["c"].id]
+
+    simulate(scenario, n=4)
+
+
+@pytest.mark.clause("W3")
+def test_a_rule_of_another_cluster_takes_the_name_and_the_copies_that_it_wants_after_the_window() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await _rivals(group)
+        before = _uids(group)
+        group["a"].delete("ResourceSyncRule", "r")
+        await asyncio.sleep(25.0)
+        assert _uids(group) == before
+        await group.settle()
+        assert _uids(group) == {name: {"m0": before[name]["m0"]} for name in "ab"}
+        assert [_home(group[name]) for name in "ab"] == [group["c"].id] * 2
+
+    simulate(scenario, n=4)
+
+
+@pytest.mark.clause("W3")
+@pytest.mark.parametrize("restarts", [False, True], ids=["up", "restarted"])
+@pytest.mark.parametrize("how", ["definition", "restore"])
+def test_a_rule_that_is_lost_leaves_nothing_to_a_rule_of_another_cluster(how: str, restarts: bool) -> None:
+    """Nothing shows that it was deleted, so that it can be created again; or a person lets its copies go."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, store = group["a"], group["a"].server.store
+        wide = await _rivals(group, before := [])
+        if how == "restore":
+            group.cut("a")
+            store.restore(before[0], bump=1000)
+        else:
+            drop_definition(group, "a")
+            install_definition(group, "a")
+        await group.settle()
+        if restarts:
+            await a.restart()
+            await group.settle()
+        assert [_names(group[name], "ConfigMap") for name in "ab"] == [MAPS, MAPS]
+        assert all(missing(group[name], "a") for name in "ab")
+        assert a.find("ResourceSyncRule", "r") is None
+        uids = _uids(group)
+        a.create(wide, born="2025-01-01T00:00:00Z")
+        await group.settle()
+        assert _uids(group) == uids
+        assert not any(missing(group[name], "a") for name in "ab")
+
+    simulate(scenario, n=4)
+
+
+@pytest.mark.clause("W3")
+def test_a_person_lets_a_rule_of_another_cluster_have_the_name_of_one_that_is_lost() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await _rivals(group)
+        drop_definition(group, "a")
+        install_definition(group, "a")
+        await group.settle()
+        for name in "ab":
+            found = missing(group[name], "a")
+            assert found is not None
+            group[name].apply({
+                "kind": "Cluster",
+                "metadata": {
+                    "name": "a", "annotations": {meta.ALLOW_DELETIONS: found["message"].rpartition("=")[2]}
+                },
+            })  # fmt: skip
+        await group.settle()
+        assert [_names(group[name], "ConfigMap") for name in "ab"] == [{"m0"}] * 2
+        assert [_home(group[name]) for name in "ab"] == [group["c"].id] * 2
+
+    simulate(scenario, n=4)

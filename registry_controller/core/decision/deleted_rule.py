@@ -5,8 +5,8 @@ its deletion was an event of a watch that was not interrupted since, or, in the 
 that was there together with the rule, as a copy shows, is still there. A rule that is lost with the definition, or by
 the restore of an etcd, was not deleted.
 
-Laws: while the owner is silent, nothing is known · a rule that was deleted a moment ago may be created again · a
-cluster records its own deletions, and no report of its members.
+Laws: while the owner is silent, nothing is known · a rule that was deleted a moment ago may be created again · the rule
+of another cluster that has its name shows nothing · a cluster records its own deletions, and no report of its members.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class StoredAs(enum.Enum):
     """The rule that has the name of a rule, at the owner of that rule."""
 
     ITSELF = "a rule of the owner, which is copied"
-    ANOTHER = "a rule of another cluster, or one that is not copied"
+    NOT_COPIED = "a rule of the owner, which is not copied"
+    ANOTHER = "a rule of another cluster"
     NONE = "no rule"
 
 
@@ -74,8 +75,6 @@ def _find(traces: RuleTraces, *, window_s: float) -> RulePresence:
         return RulePresence.UNKNOWN
     if traces.stored is StoredAs.ITSELF:
         return RulePresence.THERE
-    if traces.stored is StoredAs.ANOTHER or traces.is_local:
-        return RulePresence.MISSING
     is_settled = all(deletion.known_s >= window_s for deletion in traces.seen)
     return RulePresence.MISSING if is_settled else RulePresence.UNKNOWN
 
@@ -85,7 +84,7 @@ def _was_deleted(traces: RuleTraces) -> bool:
         return True
     if traces.is_local:  # what only its copies show is recorded before they go
         return _was_seen_here(traces) or (not traces.uid and _is_proven_by_its_copies(traces))
-    if traces.stored is StoredAs.ANOTHER:
+    if traces.stored is StoredAs.NOT_COPIED:  # no rule of the owner comes back here, be it this one or not
         return True
     return any(_names(deletion.uid, traces.uid) for deletion in traces.seen)
 
@@ -113,7 +112,7 @@ def is_to_record(traces: RuleTraces) -> bool:
         return False
     if _was_seen_here(traces):
         return True
-    is_missing = traces.is_local and traces.is_heard and traces.stored is StoredAs.NONE
+    is_missing = traces.is_local and traces.is_heard and traces.stored is not StoredAs.ITSELF
     return is_missing and _is_proven_by_its_copies(traces)
 
 

@@ -5,7 +5,8 @@ rule of the same name that differs in one of these is another rule.
 
 Laws: an unknown fact proves nothing · a rule that is missing at its owner was deleted only where something shows that:
 the event of the deletion, the owner's record, or the definition of rules in which the rule was, if it is still there ·
-another rule of that name decides about each copy as the copy's own rule would, and the policy in the copy counts.
+another rule of that name decides about each copy as the copy's own rule would, and the policy in the copy counts; if
+another cluster created it, only once something shows that the copy's own rule was deleted.
 """
 
 from __future__ import annotations
@@ -35,10 +36,14 @@ class Maker(NamedTuple):
     uid: str
     reads: GroupKind
 
+    def is_of_another_cluster(self, owner: ClusterUID) -> bool:
+        """Return whether this rule is known to be of another cluster than `owner`."""
+        return bool(self.owner) and bool(owner) and self.owner != owner
+
     def is_same_rule(self, other: Maker) -> bool:
         """Return whether two rules of one name are one rule, which may read any kind."""
-        is_owner_same = not self.owner or not other.owner or self.owner == other.owner
-        return is_owner_same and (not self.uid or not other.uid or self.uid == other.uid)
+        is_uid_same = not self.uid or not other.uid or self.uid == other.uid
+        return is_uid_same and not self.is_of_another_cluster(other.owner)
 
     def is_same(self, other: Maker) -> bool:
         """Return whether the copies of both, under one name, have one maker."""
@@ -48,14 +53,16 @@ class Maker(NamedTuple):
 class RuleFacts(NamedTuple):
     """The facts about the rule that made a copy, or has its name, towards the copy's owner; None is an unknown fact.
 
-    `is_here` means that a rule of that name is in this cluster. `presence` and `was_deleted` count while it is not:
-    whether its owner has it, and whether anything shows that it was deleted there. `acts` is false for a rule that is
-    suspended, is not accepted, or may not act here. `reads_kind` is false for one that reads another kind than that of
-    the copy's source. `selects_us` is the answer of its `targetClusters`, `selects_owner` that of its
-    `clusterFeatureMatch`, both stabilized.
+    `is_here` means that a rule of that name is in this cluster, `is_foreign` that it was created in another cluster
+    than the rule that made the copy. `presence` and `was_deleted` count for such a rule, and where no rule is here:
+    whether the owner of the copy's own rule has that, and whether anything shows that it was deleted there. `acts` is
+    false for a rule that is suspended, is not accepted, or may not act here. `reads_kind` is false for one that reads
+    another kind than that of the copy's source. `selects_us` is the answer of its `targetClusters`, `selects_owner`
+    that of its `clusterFeatureMatch`, both stabilized.
     """
 
     is_here: bool
+    is_foreign: bool = False
     presence: RulePresence = RulePresence.UNKNOWN
     was_deleted: bool = False
     acts: bool = False
@@ -66,8 +73,10 @@ class RuleFacts(NamedTuple):
 
 def evaluate_rule(facts: RuleFacts) -> RuleState:
     """Return the state of a rule."""
-    if not facts.is_here:
-        return evaluate_missing(facts.presence, was_deleted=facts.was_deleted)
+    if not facts.is_here or facts.is_foreign:
+        own = evaluate_missing(facts.presence, was_deleted=facts.was_deleted)
+        if not facts.is_here or own is not RuleState.GONE:
+            return own
     if not facts.acts or facts.selects_us is None:
         return RuleState.SILENT
     if not facts.selects_us:

@@ -76,8 +76,9 @@ class ClusterFacts:
     the endpoint that the Cluster names are not used, while the peer is read over another way. `reported_left_by` has
     the names of members that report the departure of a silent peer, `reported_rebuilt_by` of members that have another
     cluster of its name at another address. `missing_rules` are rules that are missing there without a trace since
-    `missing_since`, while copies here wait for them; `name` is the name of the Cluster. `own_cluster` is about the
-    Cluster of a peer at the peer; an absence of `absence_s` seconds is a departure, 0 for never.
+    `missing_since`, while copies here wait for them, None while that is not known after a start; `name` is the name of
+    the Cluster. `own_cluster` is about the Cluster of a peer at the peer; an absence of `absence_s` seconds is a
+    departure, 0 for never.
     `deletions` is the stored form of the limit on deletions of the peer's copies, None without one; `deletions_waiting`
     is how many its halt keeps back, and `deletions_known` is false until that is known after a start. `metadata` and
     `known_there` (the Clusters in the peer) are None until they were read. `later` names the objects of a later version
@@ -101,7 +102,7 @@ class ClusterFacts:
     known_here: Sequence[KnownCluster] = ()
     known_there: Sequence[KnownCluster] | None = None
     known_problem: str = ""
-    missing_rules: Sequence[str] = ()
+    missing_rules: Sequence[str] | None = ()
     missing_since: str = ""
     name: str = ""
     own_cluster: OwnCluster = OwnCluster.PRESENT
@@ -261,7 +262,9 @@ def _build_clusters_synced(facts: ClusterFacts, verdict: tuple[str, str] | None)
     )
 
 
-def _build_rules_missing(facts: ClusterFacts) -> Mapping[str, Any]:
+def _build_rules_missing(facts: ClusterFacts) -> Mapping[str, Any] | None:
+    if facts.missing_rules is None:
+        return None
     if not facts.missing_rules:
         return {"type": "RulesMissing", "status": None}
     shown = ", ".join(facts.missing_rules[:_MAX_PROBLEMS])

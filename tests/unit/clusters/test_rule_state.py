@@ -158,7 +158,8 @@ OF_B = Marks(B, None, sync_disabled=False, go_written=False)
         (peer(), cache(deleted=True, error=NotServed("rules")), RuleState.SILENT),
         (peer(), cache(held=NATIVE), RuleState.SILENT),
         (peer(), cache(held=KEPT), RuleState.GONE),
-        (peer(), cache(held=OF_B), RuleState.GONE),
+        (peer(), cache(held=OF_B), RuleState.MISSING),
+        (peer(), cache(held=OF_B, deleted=True), RuleState.GONE),
         (peer(), cache(is_synced=False), RuleState.SILENT),
         (peer(), None, RuleState.SILENT),
         (peer(is_alive=False), cache(), RuleState.SILENT),
@@ -170,7 +171,8 @@ OF_B = Marks(B, None, sync_disabled=False, go_written=False)
         "its rules are not served any more",
         "the rule is still there",
         "the rule is not copied any more",
-        "another member's rule has its name",
+        "another member's rule has its name, and nothing shows that it was deleted",
+        "its deletion was an event, and another member's rule has its name",
         "its list is not complete, or no rule reads its rules",
         "its rules are not watched",
         "it is silent",
@@ -247,7 +249,6 @@ def identified(**spec: Any) -> dict[str, Any]:
         (made_by(rule_owner=ClusterUID("")), RuleState.READS, False),
         (made_by(uid="another"), RuleState.READS, True),
         (made_by(uid="another", policy="Orphan"), RuleState.READS, False),
-        (made_by(rule_owner=C), RuleState.READS, True),
         (made_by(kind="Secret"), RuleState.OTHER_KIND, True),
         (made_by(kind="Secret", policy="Orphan"), RuleState.OTHER_KIND, False),
     ],
@@ -257,6 +258,35 @@ def test_w3_a_namesake_decides_and_the_policy_in_the_copy_counts(
 ) -> None:
     found = states(identified(), b=peer())
     assert (found.state(made), found.deletes_unwanted(made)) == (state, deletes)
+
+
+@pytest.mark.parametrize(
+    ("c", "found", "state"),
+    [
+        (peer(), cache(deleted=True), RuleState.READS),
+        (peer(), cache(deleted=True, held=OF_B), RuleState.READS),
+        (peer(), cache(held=OF_B), RuleState.MISSING),
+        (peer(), cache(), RuleState.MISSING),
+        (peer(), cache(held=NATIVE), RuleState.SILENT),
+        (peer(is_alive=False), cache(deleted=True), RuleState.SILENT),
+        (None, None, RuleState.SILENT),
+    ],
+    ids=[
+        "it was deleted",
+        "it was deleted, and another cluster's rule has its name there",
+        "another cluster's rule has its name there",
+        "it is missing there",
+        "it is there",
+        "its home is silent",
+        "its home is not known",
+    ],
+)
+def test_w3_a_namesake_of_another_cluster_decides_once_the_rule_is_shown_to_be_deleted(
+    c: Any, found: Any, state: RuleState
+) -> None:
+    made = states(identified(), b=peer(), c=c, cache=found)
+    assert made.state(made_by(rule_owner=C)) is state
+    assert made.deletes_unwanted(made_by(rule_owner=C))
 
 
 @pytest.mark.parametrize("spec", [{"suspend": True}, {"kind": ""}])
