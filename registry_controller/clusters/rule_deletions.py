@@ -140,7 +140,7 @@ class RuleDeletions:
 
     @property
     def kept(self) -> Mapping[str, str]:
-        """What keeps or frees the names of rules of this cluster that went, by name."""
+        """The rules of this cluster that went: whether they keep their names, by name."""
         return {**dict.fromkeys(self.missing_here, "missing"), **dict.fromkeys(self._registry.left_to_heirs, "left")}
 
     @property
