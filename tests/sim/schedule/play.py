@@ -32,6 +32,7 @@ from tests.sim.checks.observer import Observer
 from tests.sim.checks.status import check_standing
 from tests.sim.cluster.apiserver import Snapshot
 from tests.sim.cluster.clock import virtual_clocks
+from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SimGroup
 from tests.sim.cluster.loop import BEGIN_S, VirtualLoop, run
 from tests.sim.cluster.member import Member
@@ -227,12 +228,19 @@ def allow_deletions(stage: Stage) -> bool:
         for rule in member.list("ResourceSyncRule"):
             entries = (rule.get("status") or {}).get("clusters") or ()
             moments = [moment for one in entries if (moment := (one.get("deletions") or {}).get("haltedAt"))]
-            if moments:
+            if moments and _is_due(member, rule, moments[0]):
                 found = True
                 stage.observer.say(f"   {member.name} allows what {rule['metadata']['name']} halted at {moments[0]}")
                 annotations = {**(rule["metadata"].get("annotations") or {}), meta.ALLOW_DELETIONS: moments[0]}
                 member.replace({**rule, "metadata": {**rule["metadata"], "annotations": annotations}})
     return found
+
+
+def _is_due(member: Member, rule: Manifest, moment: str) -> bool:
+    """Say whether a moment has not been named, or was in vain. A rule that does nothing now keeps its halt."""
+    named = (rule["metadata"].get("annotations") or {}).get(meta.ALLOW_DELETIONS)
+    halted = member.condition("ResourceSyncRule", rule["metadata"]["name"], "DeletionHalted")
+    return named != moment or halted.get("status") == "True"
 
 
 # Where a group begins that has met before.
