@@ -84,9 +84,9 @@ class RuleStates:
             selects_owner=self._selection.selects(rule, peer) if peer is not None and is_heard else None,
         )
 
-    def keeps_name(self, target: Target) -> bool:
-        """Return whether the target is a native rule that may be created again: no copy takes its name."""
-        return target[:2] == (meta.GROUP, meta.RULE.kind) and self._deletions.keeps_name(target.name)
+    def keeps_name(self, rule: str) -> bool:
+        """Return whether a native rule of this name may be created again: no copy takes its name."""
+        return self._deletions.keeps_name(rule)
 
     def state_of_rule(self, target: Target, provenance: Provenance | None) -> RuleState | None:
         """Return the state of the rule that a copy of a rule was made from, at its owner; None for another copy."""

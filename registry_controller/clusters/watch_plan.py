@@ -22,6 +22,7 @@ from registry_controller.clusters.orphans import OrphanFinder
 from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.rule_deletions import RuleDeletions
 from registry_controller.clusters.rule_selection import RuleSelection
+from registry_controller.core.decision.rule_state import Maker
 from registry_controller.core.mutation.mutate import NO_CONTEXT, TemplateContext
 from registry_controller.core.rules.active import ActiveRule, group_by_kind, list_target_kinds
 
@@ -51,6 +52,7 @@ class RuleRequest(NamedTuple):
     accepted: bool
     selects_us: bool | None
     synced: bool
+    maker: Maker | None
 
 
 class _Assignment(NamedTuple):
@@ -140,6 +142,7 @@ class WatchPlanner:
                 held.verdict.accepted,
                 held.rule is not None and self._selection.selects_us(held.rule),
                 held.is_synced(self._local),
+                held.maker(self._local),
             )
             for name, held in self._registry.acting.items()
         }

@@ -47,6 +47,7 @@ from registry_controller.sync.lost_matches import LostMatches
 from registry_controller.sync.made_once import RUN_WHEN_MADE, MadeOnce
 from registry_controller.sync.origin_reader import OriginReader
 
+_RULE: Final = (meta.GROUP, meta.RULE.kind)
 _NATIVE: Final = CurrentCopy(NATIVE, "", 0)
 
 
@@ -98,7 +99,9 @@ class StateReader:
             if record.marks.binding is Binding.UNPROVEN and any(claim.is_of(copied_from) for claim in claims):
                 self._copies.note_source(record)
                 current = current._replace(owner_had_it=True)
-        elif (cache is not None and key in cache.natives) or self._rule_states.keeps_name(target):
+        elif (cache is not None and key in cache.natives) or (
+            target[:2] == _RULE and self._rule_states.keeps_name(target.name)
+        ):
             current = _NATIVE
         else:
             is_member = any(offer.record.membership for offer in offers)
