@@ -304,25 +304,3 @@ def test_a_person_lets_a_rule_of_another_cluster_have_the_name_of_one_that_is_lo
         assert [_home(group[name]) for name in "ab"] == [group["c"].id] * 2
 
     simulate(scenario, n=4)
-
-
-@pytest.mark.clause("W3")
-def test_a_rule_that_only_another_uid_makes_another_one_decides_about_the_copies_of_the_former_one() -> None:
-    """Nothing in it has changed but who made it, and what it does not want goes as the copies say."""
-
-    async def scenario(group: SimGroup) -> None:
-        await group.join()
-        here, home = group["a"], group["c"]
-        group["b"].create(config_map("m0", {"a": "1"}, labels=LABELS))
-        home.create(rule("r", CONFIG_MAP, WANTED, deletionPolicy="Delete"))
-        await group.settle()
-        assert _names(here, "ConfigMap") == {"m0"}
-        heir = rule("r", CONFIG_MAP, WANTED, clusterFeatureMatch=[{"featureName": "gold"}])
-        home.replace({**home.get("ResourceSyncRule", "r"), "spec": heir["spec"]})  # it wants nothing, and keeps all
-        await asyncio.sleep(60.0)
-        assert _names(here, "ConfigMap") == {"m0"}
-        home.replace_by_force(heir)
-        await group.settle()
-        assert _names(here, "ConfigMap") == set()
-
-    simulate(scenario, n=3)

@@ -11,7 +11,8 @@ import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.feature import Feature
-from registry_controller.api.meta import GVK, ClusterUID
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.provenance import Provenance, encode
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.registry import Registry
 from registry_controller.clusters.rule_deletions import RuleDeletions
@@ -153,6 +154,26 @@ async def test_changes_name_the_rules_the_kinds_they_read_and_did_read_and_the_m
     b.features.held = (Feature("x", "x", {}),)
     assert made.take_changes(await assign(made, b)) == RuleChanges(set(), set(), {B})
     assert made.take_changes(await assign(made)) == RuleChanges(set(), set(), {B})
+
+
+def _copied_rule(uid: str, revision: int) -> dict[str, Any]:
+    target = Target(meta.GROUP, meta.RULE.kind, "", "one")
+    made_from = Provenance(
+        owner=C, rule="r", rule_owner=C, policy="", source=meta.RULE, key=ObjectKey("", "one"), uid=uid, created="",
+        revision=1, copy=target, inherited=False, adopted=False, overrides="",
+    )  # fmt: skip
+    notes = {meta.OWNER: str(C), meta.PROVENANCE: encode(made_from)}
+    made = rule_manifest("one")
+    return {**made, "metadata": {**made["metadata"], "annotations": notes, "resourceVersion": str(revision)}}
+
+
+async def test_w3_a_rule_that_differs_only_in_who_made_it_is_a_change() -> None:
+    """Its copies are those of another rule now, whose policy counts no more."""
+    held = registry(OWN, rules=(_copied_rule("first", 1),))
+    made, b = planner(held, Local()), Peer(B)
+    made.take_changes(await assign(made, b))
+    held.apply("resourcesyncrules", "MODIFIED", _copied_rule("second", 2))
+    assert made.take_changes(await assign(made, b)) == RuleChanges({"one"}, {("", "ConfigMap")}, set())
 
 
 SELECTING = rule_manifest("one", targetClusters={"names": ["own"]})
