@@ -23,9 +23,9 @@ CLONES = {"b": ID, "c": ID}
 SAID = f"two API servers have the ID {ID}, as b, c: one is a clone; delete one of these Clusters"
 
 
-async def _cloned(group: SimGroup, *, ways: tuple[str, ...] = ()) -> None:
-    """Let a hold a copy of b's object, and a Cluster of each of the two, and others that lead to b."""
-    a, b, c = group.members[:3]
+async def _copied(group: SimGroup) -> None:
+    """Let a hold a copy of b's object, by a rule of its own."""
+    a, b = group.members[:2]
     group.start()
     await group.settle()
     hand_over(b, a)
@@ -33,6 +33,12 @@ async def _cloned(group: SimGroup, *, ways: tuple[str, ...] = ()) -> None:
     b.create(config_map("copied", {"at": "b"}))
     await group.settle()
     assert held(a) == {"copied"}
+
+
+async def _cloned(group: SimGroup, *, ways: tuple[str, ...] = ()) -> None:
+    """Let a hold a copy of b's object, and a Cluster of each of the two, and others that lead to b."""
+    a, b, c = group.members[:3]
+    await _copied(group)
     for name in ways:
         _add_way(b, name, at=[a])
     hand_over(c, a)
@@ -228,13 +234,8 @@ def test_a_clone_of_a_silent_member_does_not_take_its_place(fault: Fault | None,
     """P1, W3: nothing shows that the one that is silent, or disabled, was renamed; later, both are known."""
 
     async def scenario(group: SimGroup) -> None:
-        a, b, c = group.members
-        group.start()
-        await group.settle()
-        hand_over(b, a)
-        a.create(rule("all", CONFIG_MAP, deletionPolicy="Delete"))
-        b.create(config_map("copied", {"at": "b"}))
-        await group.settle()
+        a, c = group["a"], group["c"]
+        await _copied(group)
         if fault is None:
             _disable(a, "b")
         else:
@@ -266,13 +267,8 @@ def test_a_clone_that_came_later_is_not_the_first_one_because_a_clock_was_set_ba
     """P1, O5: it is not read, and nothing goes, before both were asked by which names they call themselves."""
 
     async def scenario(group: SimGroup) -> None:
-        a, b, c = group.members
-        group.start()
-        await group.settle()
-        hand_over(b, a)
-        a.create(rule("all", CONFIG_MAP, deletionPolicy="Delete"))
-        b.create(config_map("copied", {"at": "b"}))
-        await group.settle()
+        a, c = group["a"], group["c"]
+        await _copied(group)
         before = len(a.server.journal)
         a.server.skew_s -= 86400.0
         if restarts:

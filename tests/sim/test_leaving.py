@@ -14,7 +14,17 @@ from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import SimGroup, hand_over, simulate
 from tests.sim.cluster.member import NAMESPACE, READER
 from tests.sim.cluster.transport import Fault
-from tests.sim.schedule.leaving import TRUST_S, declare, held, join_again, knows, leave, shared, stones
+from tests.sim.schedule.leaving import (
+    TRUST_S,
+    declare,
+    die_and_be_declared,
+    held,
+    join_again,
+    knows,
+    leave,
+    shared,
+    stones,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -172,11 +182,8 @@ def test_a_dead_member_goes_by_the_word_of_another(seed: int) -> None:
 
     async def scenario(group: SimGroup) -> None:
         await shared(group)
-        a, b, c = group.members
-        await b.stop()
-        group.fail("b", Fault.REFUSED)
-        await asyncio.sleep(60.0)
-        await declare(group, "b", at="a")
+        a, _, c = group.members
+        await die_and_be_declared(group)
         assert knows(a, "b") == (False, False)
         await asyncio.sleep(60.0)
         assert knows(c, "b") == (True, True)

@@ -17,7 +17,7 @@ from tests.sim.cluster.transport import Fault
 from tests.sim.schedule.leaving import (
     TRUST_S,
     bid_farewell,
-    declare,
+    die_and_be_declared,
     held,
     join_again,
     knows,
@@ -127,11 +127,8 @@ def test_what_was_said_of_a_dead_member_outlasts_the_definition_of_features_at_i
 
     async def scenario(group: SimGroup) -> None:
         await shared(group)
-        a, b, c = group.members
-        await b.stop()
-        group.fail("b", Fault.REFUSED)
-        await asyncio.sleep(60.0)
-        await declare(group, "b", at="a")
+        a, _, c = group.members
+        await die_and_be_declared(group)
         await asyncio.sleep(TRUST_S + 120.0 if is_heeded else 60.0)
         said = stones(a)
         assert stones(c) == said

@@ -15,7 +15,7 @@ from registry_controller.core.decision.tombstones import LASTS, STAYS
 from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import SimGroup, hand_over, simulate
 from tests.sim.cluster.transport import Fault
-from tests.sim.schedule.leaving import TRUST_S, declare, held, knows, leave, shared, stones
+from tests.sim.schedule.leaving import TRUST_S, declare, die_and_be_declared, held, knows, leave, shared, stones
 
 _NOTICED_S = 3700.0  # what nobody hears of is looked at once an hour
 
@@ -92,11 +92,8 @@ def test_a_dead_member_does_not_come_back_after_the_last_day(calendar: Calendar)
 
     async def scenario(group: SimGroup) -> None:
         await shared(group)
-        a, b, c = group.members
-        await b.stop()
-        group.fail("b", Fault.REFUSED)
-        await asyncio.sleep(60.0)
-        await declare(group, "b", at="a")
+        a, _, c = group.members
+        await die_and_be_declared(group)
         await asyncio.sleep(TRUST_S + 60.0)
         calendar.turn(LASTS + STAYS + timedelta(days=1))
         await asyncio.sleep(_NOTICED_S)
@@ -150,11 +147,8 @@ def test_a_tombstone_is_withdrawn_by_an_act_and_not_by_its_absence(how: str) -> 
 
     async def scenario(group: SimGroup) -> None:
         await shared(group, trust_s=3600)
-        a, b, c = group.members
-        await b.stop()
-        group.fail("b", Fault.REFUSED)
-        await asyncio.sleep(60.0)
-        await declare(group, "b", at="a")
+        a, _, c = group.members
+        await die_and_be_declared(group)
         await group.settle()
         (name,) = stones(a)
         assert stones(c) == {name}

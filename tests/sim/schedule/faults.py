@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import base64
 import contextlib
@@ -393,8 +394,8 @@ def drops_a_field_of_rules(stage: Stage, member: Member, path: tuple[str, ...], 
     stage.until(duration_s, install)
 
 
-class Meddler:
-    """A controller that thinks that it knows better."""
+class Listener(abc.ABC):
+    """A controller that hears every change in a cluster, until it is stopped."""
 
     def __init__(self, member: Member, kind: str) -> None:
         self._member = member
@@ -408,6 +409,14 @@ class Meddler:
         if self._is_on:
             self._is_on = False
             self._store.listeners.remove(self._hear)
+
+    @abc.abstractmethod
+    def _hear(self, change: Change) -> None:
+        """Hear one change."""
+
+
+class Meddler(Listener):
+    """A controller that thinks that it knows better."""
 
     def _hear(self, change: Change) -> None:
         new = change.new
@@ -424,23 +433,13 @@ class Meddler:
             self._member.replace({**found, body: {**(found.get(body) or {}), "value": "meddled"}})
 
 
-class Restorer:
+class Restorer(Listener):
     """A controller that wants what was there."""
 
     def __init__(self, stage: Stage, member: Member, kind: str, after_s: float) -> None:
+        super().__init__(member, kind)
         self._stage = stage
-        self._member = member
-        self._kind = kind
         self._after_s = after_s
-        self._store = member.server.store
-        self._store.listeners.append(self._hear)
-        self._is_on = True
-
-    def stop(self) -> None:
-        """Stop for good."""
-        if self._is_on:
-            self._is_on = False
-            self._store.listeners.remove(self._hear)
 
     def _hear(self, change: Change) -> None:
         copy = change.before

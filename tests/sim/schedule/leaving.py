@@ -16,7 +16,7 @@ from registry_controller.membership.leave import LeaveCommand
 from tests.sim.cluster.clock import today
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule
 from tests.sim.cluster.member import NAMESPACE, Member
-from tests.sim.cluster.transport import Life, SimTransport
+from tests.sim.cluster.transport import Fault, Life, SimTransport
 
 COPIES = {"goes": "Delete", "stays": "Orphan"}
 TRUST_S = 600
@@ -69,6 +69,14 @@ async def join_again(group: SimGroup) -> None:
 async def declare(group: SimGroup, name: str, *, at: str, wait_s: float = 120.0) -> None:
     async with farewell(group, at, say=_unheard) as found:
         await found.declare(name, wait_s=wait_s)
+
+
+async def die_and_be_declared(group: SimGroup) -> None:
+    """Let b be dead, and a declare after a minute that it has left."""
+    await group["b"].stop()
+    group.fail("b", Fault.REFUSED)
+    await asyncio.sleep(60.0)
+    await declare(group, "b", at="a")
 
 
 async def shared(group: SimGroup, *, trust_s: int = TRUST_S) -> None:
