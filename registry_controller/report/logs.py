@@ -20,6 +20,8 @@ _QUIET: Final = ("kopf", "aiohttp", "kubernetes", "urllib3", "concurrent")
 _RETRY: Final = re.compile(r"Request attempt(?: \S+ failed; [^:]*: (\S+ \S+))?")
 """kopf's line for each failed try of each watch; its rest prints an exception."""
 _RETRIES_EVERY_S: Final = 60.0
+_ENDED: Final = re.compile(r"(?:Watcher for |Multidimensional multitasker).* has failed")
+"""kopf's lines when a watch, and then itself, ends: the daemon starts it again, and says why."""
 _INTENDED: Final = ("OS signals are ignored", "Unresolved resources cannot be served")
 """kopf's warnings about intended settings: it runs in a thread, and it may start before the CRDs exist."""
 
@@ -107,6 +109,8 @@ class _ForeignHandler(logging.Handler):
             fields = foreign_fields(record)
             if retry is not None:  # kopf's level is ERROR, but it tries again
                 fields |= {"level": "warning", "msg": "request of kopf failed", "request": retry[1] or ""}
+            elif record.name.startswith("kopf") and _ENDED.match(str(record.msg)):
+                fields |= {"level": "warning"}
             _outlet.write(fields)
         except Exception:
             _outlet.write({"level": "error", "logger": "logs", "msg": "a library's log line could not be read"})

@@ -256,8 +256,7 @@ def restores_copy(stage: Stage, member: Member, which: int, after_s: float) -> b
     kind, (namespace, name) = found["kind"], key_of(found)
 
     def restore() -> None:
-        claimed = {(place.kind, place.key.namespace) for place in stage.observer.oracle().claims(member.name)}
-        stage.has_unseen_copies |= (kind, namespace) not in claimed
+        stage.note_put_back(member, kind, namespace)
         with contextlib.suppress(Refusal):
             member.replace_by_force(read_anew(found))
 

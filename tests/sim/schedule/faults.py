@@ -281,7 +281,11 @@ def has_its_etcd_restored(stage: Stage, member: Member, age_s: float, bump: int)
     def restore() -> None:
         if member.server is server and _membership(server.store.backup()) == _membership(backup):
             stage.group.cut(member.name)
+            there = {copy["metadata"]["uid"] for copy in stage.list_copies(member)}
             stage.observer.see_restored(member, lambda: server.store.restore(backup, bump=bump))
+            for copy in stage.list_copies(member):
+                if copy["metadata"]["uid"] not in there:
+                    stage.note_put_back(member, copy["kind"], key_of(copy).namespace)
             stage.tally.effect(RESTORED_AHEAD if bump else RESTORED)
 
     stage.until(age_s, restore)
@@ -450,10 +454,6 @@ class Restorer(Listener):
     def _restore(self, copy: Manifest) -> None:
         if not self._is_on or marks_of(copy).owner in ("", self._member.id):
             return
-        place = (self._kind, key_of(copy).namespace)
-        claimed = {
-            (found.kind, found.key.namespace) for found in self._stage.observer.oracle().claims(self._member.name)
-        }
-        self._stage.has_unseen_copies |= place not in claimed
+        self._stage.note_put_back(self._member, self._kind, key_of(copy).namespace)
         with contextlib.suppress(Refusal):
             self._member.create(read_anew(copy))

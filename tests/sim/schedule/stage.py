@@ -91,17 +91,26 @@ class Stage:
         is_copy = found is not None and marks_of(found).owner not in ("", member.id)
         return found if is_copy else None
 
+    def note_put_back(self, member: Member, kind: str, namespace: str) -> None:
+        """Note that somebody put a copy back, maybe where no rule writes, so that nobody watches its kind."""
+        claimed = {(found.kind, found.key.namespace) for found in self.observer.oracle().claims(member.name)}
+        self.has_unseen_copies |= (kind, namespace) not in claimed
+
+    def list_copies(self, member: Member) -> list[dict[str, Any]]:
+        """List the copies that rules made, but not those of rules and Namespaces, or of credentials."""
+        kinds = [kind for kind in WRITTEN if kind not in ("Namespace", "ResourceSyncRule")]
+        return [
+            item
+            for kind in kinds
+            for item in member.list(kind)
+            if marks_of(item).owner not in ("", member.id) and item.get("type") != REGISTRY_SECRET_TYPE
+        ]
+
     def choose_copy(
         self, member: Member, which: int, *, of: Callable[[Manifest], bool] = lambda copy: True
     ) -> dict[str, Any] | None:
         """Choose one of the copies that rules made, `of` those."""
-        kinds = [kind for kind in WRITTEN if kind not in ("Namespace", "ResourceSyncRule")]
-        found = [
-            item
-            for kind in kinds
-            for item in member.list(kind)
-            if marks_of(item).owner not in ("", member.id) and item.get("type") != REGISTRY_SECRET_TYPE and of(item)
-        ]
+        found = [item for item in self.list_copies(member) if of(item)]
         return found[which % len(found)] if found else None
 
     def natives(self, member: Member, kinds: Sequence[str]) -> list[Spot]:

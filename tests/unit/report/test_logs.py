@@ -187,6 +187,14 @@ def test_kopfs_line_for_a_retry_names_the_request_and_no_class(lines: Lines) -> 
     assert "Error" not in json.dumps(line)
 
 
+def test_kopfs_end_is_no_error_because_it_is_started_again(lines: Lines) -> None:
+    words = "Watcher for clusters.v1alpha1.clusterregistry.k8s.cisco.com@none has failed: 404 page not found"
+    logging.getLogger("kopf._core.reactor.orchestration").error(words)
+    logging.getLogger("kopf._core.reactor.running").error("Multidimensional multitasker has failed: 404 page not found")
+    logging.getLogger("kopf._core.reactor.running").error("Root task has failed: 404 page not found")
+    assert [line["level"] for line in lines()] == ["warning", "warning", "error"]
+
+
 def test_asyncios_slow_callbacks_are_not_said_and_its_errors_are_cut(lines: Lines) -> None:
     logging.getLogger("asyncio").warning("Executing %r took %.3f seconds", "<Handle f('hunter2')>", 1.0)
     logging.getLogger("asyncio").error("Task exception was never retrieved\nfuture: <Task 'hunter2'>")
