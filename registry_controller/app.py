@@ -197,7 +197,7 @@ class Daemon:
             sources=sources,
             updater=updater,
             relays=engine.relay_policy,
-            rules=engine.registry.rules,
+            rules=engine.registry.rule_generations,
             definitions=engine.registry.rule_definitions.found,
         )
 

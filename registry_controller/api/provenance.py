@@ -14,7 +14,7 @@ import hashlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -38,7 +38,7 @@ _OPTIONAL: Final = (
 """Fields that are left out while they are empty, with their names in the annotation."""
 
 _NAMES: Final = frozenset(
-    ("format", "copy", "spec", "owner", "policy", "rule", "ruleOwner", "ruleDefinition", "source")
+    ("format", "copy", "spec", "owner", "policy", "rule", "ruleOwner", "ruleDefinition", "ruleGeneration", "source")
 ) | {name for _, name in _OPTIONAL}
 
 _NO_CLUSTER: Final = ClusterUID("")
@@ -47,6 +47,16 @@ _NO_KEY: Final = ObjectKey("", "")
 _NO_COPY: Final = Target("", "", "", "")
 
 _UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+
+class RuleGeneration(NamedTuple):
+    """The UID and the generation of a rule's object in one cluster; no UID if it is not known."""
+
+    uid: str
+    generation: int
+
+
+_UNKNOWN_GENERATION: Final = RuleGeneration("", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,8 @@ class Provenance:
       from fields that the server defaulted.
     - `left` are digests of the places that the rule takes out, and leaves to the copy's cluster. A value at such a
       place, in a copy with its digest, was not wanted by the rule, also where the daemon wrote it.
+    - `rule_generation` is the generation of the rule, in the cluster that holds the copy, by which the daemon wrote the
+      copy. It alone is not written.
     - `cluster` is the cluster that holds the copy; empty if an earlier version wrote the copy, in the same cluster.
     - `unknown` are the fields that a later version of the daemon added, each with its name and its JSON text.
     - `spec` is, for the copy of a rule, the digest of its spec as the owner has it at `revision`; else empty. It is
@@ -91,6 +103,7 @@ class Provenance:
     left: tuple[str, ...] = ()
     cluster: ClusterUID = _NO_CLUSTER
     spec: str = ""
+    rule_generation: RuleGeneration = _UNKNOWN_GENERATION
     unknown: tuple[tuple[str, str], ...] = ()
 
     def for_record(self, *, peer: ClusterUID) -> Provenance:
@@ -117,7 +130,7 @@ class Provenance:
         return self.cluster in (_NO_CLUSTER, cluster)
 
     def same_origin(self, other: Provenance) -> bool:
-        """Return whether nothing but the revision differs, which alone is not written.
+        """Return whether nothing but the revision and the rule's state differs, which alone are not written.
 
         Nor are fields of a later version, and neither is the name of the cluster, the UID of the rule, its
         definition, or a rule's digest, where an earlier version has not written it.
@@ -131,7 +144,9 @@ class Provenance:
         return self._essence() == other._essence()
 
     def _essence(self) -> Provenance:
-        present = replace(self, revision=0, cluster=_NO_CLUSTER, spec="", unknown=())
+        present = replace(
+            self, revision=0, rule_generation=_UNKNOWN_GENERATION, cluster=_NO_CLUSTER, spec="", unknown=()
+        )
         return replace(present, rule_uid="", rule_created="", rule_definition="")
 
 
@@ -162,6 +177,8 @@ def encode(provenance: Provenance) -> str:
         content["ruleDefinition"] = {"uid": provenance.rule_definition, "ruleUID": provenance.rule_uid}
     if provenance.spec:
         content["spec"] = {"digest": provenance.spec, "resourceVersion": str(provenance.revision)}
+    if provenance.rule_generation.uid:
+        content["ruleGeneration"] = provenance.rule_generation._asdict()
     for field, name in _OPTIONAL:
         if value := getattr(provenance, field):
             content[name] = value
@@ -212,6 +229,9 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
             left=tuple(text for text in found["left"] if isinstance(text, str)) if _has_list(found, "left") else (),
             cluster=cluster,
             spec=_spec_of(found, revision_text=_text(source, "resourceVersion")) if "spec" in found else "",
+            rule_generation=_generation_of(found["ruleGeneration"])
+            if "ruleGeneration" in found
+            else _UNKNOWN_GENERATION,
             unknown=() if found.keys() <= _NAMES else _read_unknown(found),
         )
     except _UNREADABLE:
@@ -246,6 +266,13 @@ def _definition_of(found: Mapping[str, Any]) -> str:
     if not isinstance(definition, Mapping) or not rule_uid or definition.get("ruleUID") != rule_uid:
         return ""
     return _optional_text(definition, "uid", most=UID_LENGTH)
+
+
+def _generation_of(found: object) -> RuleGeneration:
+    uid, generation = (found.get("uid"), found.get("generation")) if isinstance(found, Mapping) else (None, None)
+    if not isinstance(uid, str) or len(uid) > UID_LENGTH or not isinstance(generation, int):
+        return _UNKNOWN_GENERATION
+    return RuleGeneration(uid, generation)
 
 
 def _spec_of(found: Mapping[str, Any], *, revision_text: str) -> str:

@@ -19,6 +19,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import read_feature
 from registry_controller.api.formats import is_later_feature
 from registry_controller.api.meta import GVK, ClusterUID, Manifest
+from registry_controller.api.provenance import RuleGeneration
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.api.tombstone import (
     Tombstone,
@@ -94,6 +95,9 @@ class Registry:
         self._active: dict[str, tuple[StoredRule, ActiveRule | None]] = {}
         self._revisions: dict[tuple[str, str], int] = {}
         self._gone: dict[tuple[str, str], int] = {}
+        self.rule_generations: dict[str, RuleGeneration] = {}
+        """The UID and generation of each rule here, by its name."""
+        self._rules_listed_at = 0
         self._on_change = on_change
         self._window_s = window_s
         self._now_s = now_s
@@ -185,6 +189,7 @@ class Registry:
             self._complete_at_s = self.rules_went_s + self._window_s
         if plural == meta.RULES.resource:
             self.rule_definitions.on_list(revision)
+            self._rules_listed_at = revision
         listed = set()
         for manifest in manifests:
             listed.add(name := meta.metadata_of(manifest).get("name", ""))
@@ -237,6 +242,15 @@ class Registry:
             if (rule.kind.group, rule.kind.kind) == (kind.group, kind.kind):
                 yield rule
 
+    def is_behind(self, rule: str, generation: RuleGeneration, *, written_at: int) -> bool:
+        """Return whether a rule is known in an earlier generation than that by which a copy was written.
+
+        A list of the rules since that revision, `written_at`, shows otherwise: the copy is of another history.
+        """
+        known = self.rule_generations.get(rule)
+        is_earlier = known is not None and known.uid == generation.uid and known.generation < generation.generation
+        return is_earlier and written_at > self._rules_listed_at
+
     def bar(self, name: str, *, local: ClusterUID) -> BarredRule | None:
         """Return why a rule may not act here; None where it may."""
         held = self.acting.get(name)
@@ -271,7 +285,9 @@ class Registry:
             if not may_obey(manifest, marks):
                 verdict = RuleVerdict(False, NOT_AS_WRITTEN, NOT_AS_WRITTEN_MESSAGE)
             self.rules[name] = stored = StoredRule(rule, verdict, marks, manifest)
-            uid, revision = str(meta.metadata_of(manifest).get("uid", "")), self._known(plural, name)
+            info, revision = meta.metadata_of(manifest), self._known(plural, name)
+            uid = str(info.get("uid", ""))
+            self.rule_generations[name] = RuleGeneration(uid, int(info.get("generation", 0)))
             self.rule_definitions.on_rule(name, uid=uid, revision=revision)
             if not self._goes_on(name, stored):
                 self.acting[name] = stored
@@ -310,6 +326,7 @@ class Registry:
         elif plural == meta.RULES.resource:
             self.rules_went_s = self._now_s()
             self.rule_definitions.on_gone(name)
+            self.rule_generations.pop(name, None)
             if self.rules.pop(name, None) is not None:
                 self._ends_at_s[name] = self.rules_went_s + self._window_s
                 self.end_deleted_rules()

@@ -51,6 +51,11 @@ class RuleStates:
         """Return whether the rule that a copy's provenance names is here, and may or may not make the copy now."""
         return provenance is not None and bool(provenance.rule) and is_unchosen(self._facts(provenance))
 
+    def is_behind(self, provenance: Provenance, *, written_at: int) -> bool:
+        """Return whether another daemon here has written a copy by a later state of its rule than is known here."""
+        is_here = provenance.is_held_in(self._local)
+        return is_here and self._registry.is_behind(provenance.rule, provenance.rule_generation, written_at=written_at)
+
     def would_read(self, provenance: Provenance, lost: Iterable[Feature]) -> bool:
         """Return whether the rule of a copy would read from its owner if the owner had lost features, too."""
         stored, peer = self._registry.acting.get(provenance.rule), self._peers.get(provenance.owner)

@@ -21,7 +21,7 @@ _RETRY: Final = re.compile(r"Request attempt(?: \S+ failed; [^:]*: (\S+ \S+))?")
 """kopf's line for each failed try of each watch; its rest prints an exception."""
 _RETRIES_EVERY_S: Final = 60.0
 _ENDED: Final = re.compile(r"(?:Watcher for |Multidimensional multitasker).* has failed")
-"""kopf's lines when a watch, and then itself, ends: the daemon starts it again, and says why."""
+"""kopf's lines when a watch, and then itself, ends: the daemon starts it again, and reports the error."""
 _INTENDED: Final = ("OS signals are ignored", "Unresolved resources cannot be served")
 """kopf's warnings about intended settings: it runs in a thread, and it may start before the CRDs exist."""
 

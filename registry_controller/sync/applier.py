@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import ClusterUID, Target
-from registry_controller.api.provenance import Provenance, with_provenance
+from registry_controller.api.provenance import Provenance, RuleGeneration, with_provenance
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.source_index import Offer
 from registry_controller.cache.write_results import Rendered
@@ -46,8 +46,8 @@ _LARGE_AT_ONCE: Final = 2
 class Applier:
     """Carries out decisions, several at a time, each target once at a time.
 
-    `rules` are the names of those here. `definitions` has the UID of a definition of rules that was here together with
-    a rule that is here, by the rule's name and UID.
+    `rules` are those here, by name, each with its generation. `definitions` has the UID of a definition of rules that
+    was here together with a rule that is here, by the rule's name and UID.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Applier:
         sources: SourceReader,
         updater: CopyUpdater,
         relays: RelayPolicy,
-        rules: Container[str],
+        rules: Mapping[str, RuleGeneration],
         definitions: Mapping[tuple[str, str], str],
     ) -> None:
         self._rules = rules
@@ -173,10 +173,10 @@ class Applier:
             spec=digest_spec(copy.manifest) if target[:2] == _RULE and not copy.left else "",
         )
         marked = with_provenance(copy.manifest, provenance)
-        digest = self._updater.digest(marked)  # without the fields of a later version, which are kept as they are
-        if before is not None and before.unknown:
-            provenance = replace(provenance, unknown=before.unknown)
-            marked = with_provenance(copy.manifest, provenance)
+        digest = self._updater.digest(marked)  # without the fields that are not written alone
+        unknown, generation = before.unknown if before is not None else (), self._rules.get(hit.rule)
+        provenance = replace(provenance, unknown=unknown, rule_generation=generation or provenance.rule_generation)
+        marked = with_provenance(copy.manifest, provenance)
         marks = Marks(claim.owner, provenance, sync_disabled=inherited, go_written=False)
         return DesiredCopy(target, copy.gvk, marked, digest, marks, copy.status, copy.left)
 

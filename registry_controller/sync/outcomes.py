@@ -17,7 +17,13 @@ from registry_controller.report.reasons import MESSAGES_FOR_FALSE, describe_halt
 from registry_controller.sync.results import Place, ReportedResult, ResultClass, TargetResult
 
 RECHECKED: Final = frozenset(
-    {Reason.NEEDS_PROOF, Reason.STALE_SOURCE, Reason.MAY_HOLD_NATIVE_OBJECTS, Reason.OWNER_LEAVES}
+    {
+        Reason.NEEDS_PROOF,
+        Reason.STALE_SOURCE,
+        Reason.RULE_NOT_HEARD,
+        Reason.MAY_HOLD_NATIVE_OBJECTS,
+        Reason.OWNER_LEAVES,
+    }
 )
 """The holds that no event ends: their question is asked again. Every other hold ends by an event."""
 

@@ -126,6 +126,7 @@ class StateReader:
             contested=liveness.contested,
             has_left=self._tombstones.now.has_left,
             local_synced=record is not None or is_listed,
+            is_rule_behind=record is not None and self._is_behind(record),
             namespace=namespace,
             create_namespace=namespace is NamespaceState.MISSING and self._creates_namespace(claims),
             copied_from=copied_from,
@@ -241,6 +242,15 @@ class StateReader:
 
     def _deleted_at(self, owner: ClusterUID, target: Target) -> int:
         return max(self._sources.deleted_at(owner, target), self._departures.left.get(owner, 0))
+
+    def _is_behind(self, record: CopyRecord) -> bool:
+        """Return whether another daemon here wrote a copy by a later state of its rule than is known here."""
+        provenance = record.marks.provenance
+        return (
+            provenance is not None
+            and bool(provenance.rule_generation.uid)
+            and self._rule_states.is_behind(provenance, written_at=record.revision)
+        )
 
     def _claim(self, offer: Offer) -> Claim:
         peer, record = offer.cache.peer, offer.record

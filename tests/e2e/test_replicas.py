@@ -38,6 +38,7 @@ from tests.e2e.history import recorded
 _COUNT = 20
 _DEPLOYMENT = "cluster-registry-controller"
 _STATES = 12
+_EDITS = 6
 _DISABLED = "cluster-registry.k8s.cisco.com/cluster-disabled"
 _PAUSED_S = 30.0
 _PATIENT = [
@@ -173,6 +174,43 @@ def _bring_every_state_once(
         assert not _flaps(_states(history)), (one, _states(history))
     # One of them speaks, once a second at most: while there was news, not for longer, and not three times.
     assert len(rules) <= took_s + 15, len(rules)
+
+
+def test_an_edited_rule_is_not_undone_by_a_daemon_that_hears_of_it_later(pair: tuple[Member, Member]) -> None:
+    """No copy goes back to what its rule asked for before, and none of a new name is deleted."""
+    owner, many = pair
+    match = {"match": [{"labels": [{"matchLabels": {"load": "edited"}}]}]}
+    owner.apply(*(config_map(f"edited-{number}", {"a": "1"}, labels={"load": "edited"}) for number in range(_COUNT)))
+
+    def edit(step: int, **mutations: Any) -> None:
+        mutations |= {"labels": {"add": {"step": str(step)}}}
+        many.apply(rule("edited", CONFIG_MAP, {**match, "mutations": mutations}, deletionPolicy="Delete"))
+
+    def copied(step: int, suffix: str = "") -> bool:
+        found = [item["metadata"] for item in many.get("configmaps", "-l", "load=edited")["items"]]
+        return len(found) == _COUNT and all(
+            info["labels"]["step"] == str(step) and info["name"].endswith(suffix) for info in found
+        )
+
+    edit(0)
+    eventually(lambda: copied(0), what="the copies are here")
+    with recorded(many.cluster, "/api/v1/namespaces/default/configmaps?labelSelector=load%3Dedited") as copies:
+        for step in range(1, _EDITS):
+            edit(step)
+            eventually(lambda step=step: copied(step), what=f"edit {step} is carried out")  # type: ignore[misc]
+    steps: dict[str, list[str]] = {}
+    for found in copies:
+        steps.setdefault(found["metadata"]["name"], []).append(found["metadata"]["labels"]["step"])
+    for name, seen in steps.items():
+        assert seen == sorted(set(seen)), f"{name} went back, or was written twice: {seen}"
+
+    offset = many.cluster.audit_offset()
+    edit(_EDITS, overrides=[{"type": "replace", "path": "/metadata/name", "value": "{{ .Object.metadata.name }}-new"}])
+    eventually(lambda: copied(_EDITS, "-new"), what="the copies have their new names")
+    steadily(lambda: copied(_EDITS, "-new"), for_s=3)
+    deleted = [line["objectRef"]["name"] for line in many.cluster.audit(offset) if line["verb"] == "delete"]
+    assert deleted
+    assert not [name for name in deleted if name.endswith("-new")]
 
 
 def _flaps(states: Sequence[object]) -> bool:

@@ -461,6 +461,16 @@ def test_nothing_is_decided_before_we_heard_what_is_here(view: TargetState) -> N
 
 
 @given(views())
+def test_a_copy_by_a_later_state_of_its_rule_stays_until_that_is_heard(view: TargetState) -> None:
+    """A7: and where nothing is here yet, there is nothing to wait for."""
+    behind = view._replace(is_rule_behind=True)
+    if view.current is None:
+        assert decide(behind) == decide(view)
+    elif view.local_synced and not view.current.deleting:
+        assert decide(behind) == Hold(Reason.RULE_NOT_HEARD, view.current.marks.owner)
+
+
+@given(views())
 def test_a_question_is_asked_only_of_an_owner_that_is_alive(view: TargetState) -> None:
     """O5, O3."""
     decision = decide(view)

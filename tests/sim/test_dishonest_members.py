@@ -206,8 +206,8 @@ def test_nobody_else_says_by_what_name_a_members_server_proves_itself() -> None:
         await group.join()
         a, b, liar = group.members
         dialled: list[Credentials] = []
-        connect = a._connect
-        a._connect = lambda credentials, life: (dialled.append(credentials), connect(credentials, life))[1]  # type: ignore[method-assign]
+        connect = a.first._connect
+        a.first._connect = lambda credentials, life: (dialled.append(credentials), connect(credentials, life))[1]  # type: ignore[method-assign]
         await a.restart()
         group.wire("a", "b").set(Fault.REFUSED)
         b.delete("Secret", f"{READER}-token", namespace=NAMESPACE)
@@ -235,8 +235,8 @@ def test_the_secrets_that_a_liar_names_for_a_member_lead_nowhere_else_and_keep_n
         await group.join()
         a, b, honest, liar = group.members
         dialled: list[Credentials] = []
-        connect = a._connect
-        a._connect = lambda credentials, life: (dialled.append(credentials), connect(credentials, life))[1]  # type: ignore[method-assign]
+        connect = a.first._connect
+        a.first._connect = lambda credentials, life: (dialled.append(credentials), connect(credentials, life))[1]  # type: ignore[method-assign]
         await a.restart()
         for name in ("b", "c"):
             group.wire("a", name).set(Fault.REFUSED)

@@ -63,10 +63,9 @@ def _is_presumed(state: TargetState, expects: OwnerAnswer) -> bool:
 
 
 def _decide(state: TargetState) -> Decision:
-    if not state.local_synced:
-        return Hold(Reason.LOCAL_NOT_HEARD)
-    if state.current is not None and state.current.deleting:
-        return Hold(Reason.BEING_DELETED, state.current.marks.owner)
+    waiting = _waits_here(state)
+    if waiting is not None:
+        return waiting
     if state.contested and not state.has_left:
         cloned = _cloned(state)
         if cloned is not None:
@@ -88,6 +87,17 @@ def _decide(state: TargetState) -> Decision:
         held = Hold(Reason.MAY_HOLD_NATIVE_OBJECTS, decision.owner)
         return held if state.current.holds_natives else NeedsProof(held.reason, decision.owner, None, decision)
     return decision
+
+
+def _waits_here(state: TargetState) -> Hold | None:
+    """Return a Hold while something in this cluster is awaited before anything is decided; else None."""
+    if not state.local_synced:
+        return Hold(Reason.LOCAL_NOT_HEARD)
+    if state.current is not None and state.current.deleting:
+        return Hold(Reason.BEING_DELETED, state.current.marks.owner)
+    if state.current is not None and state.is_rule_behind:
+        return Hold(Reason.RULE_NOT_HEARD, state.current.marks.owner)
+    return None
 
 
 def _with_namespace(state: TargetState, decision: Apply) -> Decision:

@@ -60,6 +60,7 @@ class Reason(enum.Enum):
     NOT_EVALUATED = "CannotBeEvaluated"
     STALE_SOURCE = "StaleSource"
     LOCAL_NOT_HEARD = "LocalNotHeard"
+    RULE_NOT_HEARD = "RuleNotHeard"
     NAMESPACE_MISSING = "NamespaceMissing"
     NAMESPACE_TERMINATING = "NamespaceTerminating"
     MAY_HOLD_NATIVE_OBJECTS = "MayHoldNativeObjects"

@@ -110,13 +110,26 @@ class _End(NamedTuple):
         if self.place.kind == "Pod" and self._was_made_of(willing[0].source):
             self.tally.clause("A9")
             return None  # who deleted it, and which daemon lived then, is not looked at
+        if self.place.kind == "ResourceSyncRule" and self._keeps_name():
+            self.tally.clause("W3")
+            return None
         return "O5", f"is missing: {willing[0].owner} offers it by rule {willing[0].rule.name}"
 
+    def _keeps_name(self) -> bool:
+        """Say whether a rule of this very cluster had the name, and is said to be missing without a trace."""
+        world, name = self.oracle.world, self.place.key.name
+        last = next(world.formerly(self.cluster, self.place.kind, self.place.key), None)
+        own = world.all(self.cluster, "Cluster").get(ObjectKey("", self.cluster)) or {}
+        conditions = (own.get("status") or {}).get("conditions") or ()
+        said = [found["message"] for found in conditions if found["type"] == "RulesMissing"]
+        is_own = last is not None and marks_of(last).owner in ("", world.id_of(self.cluster))
+        return is_own and any(name in text for text in said)
+
     def _was_made_of(self, source: Manifest) -> bool:
-        """Say whether the last copy here was made of this very source."""
-        last = self.oracle.world.last(self.cluster, self.place.kind, self.place.key)
-        made_of = marks_of(last).provenance.get("source") if last is not None else None
-        return bool(made_of) and made_of["uid"] == source["metadata"]["uid"]
+        """Say whether a copy here was made of this very source; somebody may have taken its marks off since."""
+        states = self.oracle.world.formerly(self.cluster, self.place.kind, self.place.key)
+        made_of = (marks_of(state).provenance.get("source") or {} for state in states)
+        return any(found.get("uid") == source["metadata"]["uid"] for found in made_of)
 
     def _check_unclaimed(self, found: Manifest, marks: Marks) -> tuple[str, str] | None:
         willing = [claim for claim in self.claims if not claim.disabled]

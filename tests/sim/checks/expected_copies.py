@@ -16,7 +16,17 @@ from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster.fields import Manifest, Path
 from tests.sim.cluster.habits import RENEWED, Habit, Habits
 from tests.sim.cluster.kinds import BY_KIND
-from tests.sim.schedule.vocabulary import INSTANCE, LEFT, LETS_IN, NEWER, TEMPLATES, TRACKED_BY, TRACKED_IN, TUNED
+from tests.sim.schedule.vocabulary import (
+    INSTANCE,
+    LEFT,
+    LETS_IN,
+    NEWER,
+    SUFFIX,
+    TEMPLATES,
+    TRACKED_BY,
+    TRACKED_IN,
+    TUNED,
+)
 
 
 class Marks(NamedTuple):
@@ -252,6 +262,10 @@ class Copy:
     left: tuple[str, ...] = ()
     unlabelled: tuple[str, ...] = ()
 
+    def holds_the_same(self, other: Copy) -> bool:
+        """Say whether another rule makes the same copy; labels of other writers stay under every rule (W2)."""
+        return replace(self, unlabelled=()) == replace(other, unlabelled=())
+
     def differs(self, found: Manifest) -> str:
         """Say in what an object is not this copy; empty where it is."""
         info = found["metadata"]
@@ -261,7 +275,8 @@ class Copy:
                 if held.get(name) != text:
                     return f"its {which[:-1]} {name} is {held.get(name)!r} and not {text!r}"
         for name in self.unlabelled:
-            if name in (info.get("labels") or {}) and not _managers_of(found, ("metadata", "labels", name)):
+            is_ours = not _managers_of(found, ("metadata", "labels", name))
+            if is_ours and (info.get("labels") or {}).get(name) == SUFFIX:  # a copy made anew has the cluster's again
                 return f"it has the label {name}, which its rule takes out, and nobody else has set it here"
         held, wanted = (without_left(content, self.left) for content in (content_of(found), self.content))
         if held != wanted:

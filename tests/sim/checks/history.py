@@ -194,10 +194,10 @@ class Now:
         states = self._history.states_since(cluster, kind, key, at=self._members[cluster].started_s)
         return (found for found in states if found is not None)
 
-    def last(self, cluster: str, kind: str, key: ObjectKey) -> Manifest | None:
-        """Tell what an object was before it was deleted."""
+    def formerly(self, cluster: str, kind: str, key: ObjectKey) -> Iterator[Manifest]:
+        """Tell what an object was, beginning with the last state."""
         states = reversed(self._history.states(cluster, kind, key))
-        return next((state.manifest for state in states if state.manifest is not None), None)
+        return (state.manifest for state in states if state.manifest is not None)
 
     def came_back(self, cluster: str, kind: str, key: ObjectKey) -> bool:
         """Say whether an object was there, and then was not, and is there again."""

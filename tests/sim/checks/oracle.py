@@ -43,7 +43,7 @@ class World(Protocol):
 
     def came_back(self, cluster: str, kind: str, key: ObjectKey) -> bool: ...
 
-    def last(self, cluster: str, kind: str, key: ObjectKey) -> Manifest | None: ...
+    def formerly(self, cluster: str, kind: str, key: ObjectKey) -> Iterator[Manifest]: ...
 
     def option(self, cluster: str, name: str) -> str: ...
 
@@ -275,7 +275,7 @@ class Oracle:
         Of what does not match any more nothing is heard, nor that it is deleted in the end: with Orphan the copy stays
         until somebody looks again, as after a restart. Only then its source's absence is seen.
         """
-        last = self.world.last(owner, kind, key)
+        last = next(self.world.formerly(owner, kind, key), None)
         made = self.made_of(last, owner=owner, local=cluster) if last is not None else ()
         rule = next((rule for rule in self.rules(cluster) if rule.name == marks_of(copy).provenance.get("rule")), None)
         if rule is not None and rule.deletes:

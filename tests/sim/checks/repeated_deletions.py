@@ -60,13 +60,13 @@ class RepeatedDeletions:
         if new is None and before is not None:
             self._see_deletion(entry, member, before, where)
         elif before is None and new is not None:
-            self._see_made_anew(entry, new, where)
+            self._see_made_anew(entry, where)
 
-    def _see_made_anew(self, entry: Entry, new: Manifest, where: tuple[str, ObjectKey]) -> None:
-        marks = marks_of(new)
-        place = (entry.cluster, str(marks.provenance.get("rule", "")), marks.owner)
-        held = self._gone.get(place, [])
-        self._gone[place] = [one for one in held if one.where != where or entry.at - one.at > _MADE_ANEW_S]
+    def _see_made_anew(self, entry: Entry, where: tuple[str, ObjectKey]) -> None:
+        """Forget what went here just now: another owner may have taken the place over, where nothing can be changed."""
+        for place, held in self._gone.items():
+            if place[0] == entry.cluster:
+                held[:] = [one for one in held if one.where != where or entry.at - one.at > _MADE_ANEW_S]
 
     def _see_deletion(self, entry: Entry, member: Member, before: Manifest, where: tuple[str, ObjectKey]) -> None:
         marks = marks_of(before)

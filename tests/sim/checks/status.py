@@ -116,7 +116,7 @@ def _check_words(oracle: Oracle, cluster: str, tally: Tally) -> Iterator[Wrong]:
         claim = next((one for one in claims if (world.id_of(one.owner), one.origin) == (marks.owner, origin)), None)
         if claim is not None:  # younger rules that make the same of it count it, too (W2)
             for rule, copy in oracle.made_of(claim.source, owner=claim.owner, local=cluster):
-                counts[rule.name, marks.owner] += copy == claim.copy
+                counts[rule.name, marks.owner] += copy is not None and copy.holds_the_same(claim.copy)
     for rule in oracle.rules(cluster)[:-1]:
         if rule.is_altered or not _speaks(rule.manifest):
             continue

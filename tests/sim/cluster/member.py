@@ -28,6 +28,9 @@ NAMESPACE = "cluster-registry"
 DAEMON = "daemon "
 """How the tasks of daemons are called, before the member's name."""
 READER = "cluster-registry-controller-reader"
+_PODS = ("daemon-1", "daemon-2")
+_APP = "daemon"
+_READY_S, _UNREADY_S = 1.0, 2.0
 _OPTIONS = {"WORKERS": "4", "MEMBER_LEFT_TRUST_SECONDS": "60"}
 _SETTLED_S = 3.0
 _OWN_KINDS = ("Cluster", "ResourceSyncRule", "ClusterFeature")
@@ -126,26 +129,130 @@ class SimEar:
             self._on_event(plural, event_type, dict(manifest))
 
 
+class Replica:
+    """One daemon of a cluster, while it runs. `pod` is the name of its Pod; empty where nobody looks at Pods.
+
+    Its Pod is ready a moment after it starts, is not ready some time after it was killed, and goes when it is stopped.
+    """
+
+    def __init__(self, member: Member, ways: Ways, *, pod: str = "") -> None:
+        self.daemon: Daemon | None = None
+        self.ready: dict[str, str | None] = {}
+        self.pod = pod
+        self._member = member
+        self._ways = ways
+        self._task: asyncio.Task[None] | None = None
+        self._ear: SimEar | None = None
+        self._life = Life()
+
+    @property
+    def runs(self) -> bool:
+        """Return whether it was started, and not stopped since."""
+        return self._task is not None
+
+    def start(self) -> None:
+        """Start the daemon."""
+        assert self._task is None
+        self._task = self._ways.scope.create_task(self._run(), name=f"{DAEMON}{self._member.name}")
+        self._show_pod(ready=False)
+        self._later(_READY_S, lambda: self.runs, ready=True)
+
+    def cancel(self) -> asyncio.Task[None] | None:
+        """Stop the daemon without waiting; None where none runs."""
+        task = self._end()
+        if task is not None and self.pod:
+            with contextlib.suppress(Refusal):
+                self._member.delete("Pod", self.pod, namespace=NAMESPACE)
+        return task
+
+    def kill(self) -> None:
+        """End the daemon at once, as SIGKILL does: it does nothing more, but what it had sent may arrive."""
+        self._life.is_over = True
+        self._end()
+        self._later(_UNREADY_S, lambda: not self.runs, ready=False)
+
+    def list_own_kinds_again(self) -> None:
+        """Let the daemon hear all objects of our own kinds once more, unless it has not begun to."""
+        if self._ear is not None and self.daemon is not None:
+            self._ear.list_again()
+
+    def _end(self) -> asyncio.Task[None] | None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+        return task
+
+    def _later(self, delay_s: float, still: Callable[[], bool], *, ready: bool) -> None:
+        if self.pod:
+            loop = asyncio.get_running_loop()
+            loop.call_later(delay_s, lambda: self._show_pod(ready=ready) if still() else None)
+
+    def _show_pod(self, *, ready: bool) -> None:
+        """Write the Pod as the kubelet does."""
+        if not self.pod:
+            return
+        info = {"name": self.pod, "namespace": NAMESPACE, "labels": {"app": _APP}}
+        state = {"type": "Ready", "status": "True" if ready else "False"}
+        with contextlib.suppress(Refusal):  # its namespace may be gone
+            if self._member.find("Pod", self.pod, namespace=NAMESPACE) is None:
+                self._member.create({"kind": "Pod", "metadata": info})
+            self._member.replace(
+                {"kind": "Pod", "metadata": info, "status": {"conditions": [state]}}, subresource="status"
+            )
+
+    async def _run(self) -> None:
+        member = self._member
+        wire = member.home
+        ahead.set(lambda: member.server.clock_ahead)
+        member.starts += 1
+        member.started_s = asyncio.get_running_loop().time()
+        self._life = life = Life()
+        transport: Any = SimTransport(wire, token=None, methods=WRITING, life=life)
+        writer = Writer(transport)
+        pods = {"POD_NAME": self.pod, "POD_SELECTOR": f"app={_APP}"} if self.pod else {}
+        names = {"PROVISION_LOCAL_CLUSTER": member.name, "NAMESPACE": NAMESPACE}
+        self.daemon = Daemon(
+            settings.load({**names, **pods, **_OPTIONS, **member.options}, {}),
+            writer=writer,
+            local=member.id,
+            metrics=self._ways.metrics(),
+            connect_peer=lambda credentials: self._connect(credentials, life),
+        )
+        self._ear = ear = SimEar(wire, self.daemon.hand_over, self.daemon.hand_over_restart)
+        stand_in: Any = ear
+        try:
+            await self.daemon.run(stand_in, self.ready)
+        finally:
+            ear.stop()
+            await writer.close()
+            self.daemon = None
+
+    def _connect(self, credentials: Credentials, life: Life) -> Reader:
+        wire = self._ways.wire_to(self._member.name, credentials.server)
+        transport: Any = SimTransport(
+            wire, token=credentials.token, methods=READING, life=life, trusts=credentials.ca_pem
+        )
+        return Reader(transport)
+
+
 class Member:
-    """One cluster, and the daemon in it while that runs.
+    """One cluster, and the daemon in it while that runs; sometimes a second one.
 
     `starts` counts the daemons that there were, the last one from `started_s` on; `options` are what the next one is
-    given beside its names.
+    given beside its names. With `has_pods` they know of each other by their Pods.
     """
 
     def __init__(
         self, group: Ways, name: str, *, chance: random.Random, uid: str = "", begins: Snapshot | None = None
     ) -> None:
         self.name = name
-        self.daemon: Daemon | None = None
-        self.ready: dict[str, str | None] = {}
         self._group = group
         self.starts = 0
         self.started_s = 0.0
         self.options: dict[str, str] = {}
-        self._task: asyncio.Task[None] | None = None
-        self._ear: SimEar | None = None
-        self._life = Life()
+        self.has_pods = False
+        self.first = Replica(self, group)
+        self._second: Replica | None = None
         self.install(chance, uid=uid, begins=begins)
 
     @property
@@ -181,29 +288,55 @@ class Member:
 
     # The daemon.
 
+    @property
+    def daemon(self) -> Daemon | None:
+        """The daemon; the first of two."""
+        return self.first.daemon
+
+    @property
+    def ready(self) -> dict[str, str | None]:
+        """What the daemon says of its readiness."""
+        return self.first.ready
+
+    @property
+    def has_two(self) -> bool:
+        """Return whether a second daemon runs."""
+        return self._second is not None and self._second.runs
+
     def start(self) -> None:
         """Start the daemon."""
-        assert self._task is None
-        self._task = self._group.scope.create_task(self._run(), name=f"{DAEMON}{self.name}")
+        self.first.pod = _PODS[0] if self.has_pods and not self.first.pod else self.first.pod
+        self.first.start()
 
     def start_again(self) -> None:
         """Start the daemon unless it runs."""
-        if self._task is None:
+        if not self.first.runs:
             self.start()
+
+    def start_second(self) -> Replica:
+        """Start a second daemon."""
+        assert not self.has_two
+        pod = next(name for name in _PODS if name != self.first.pod)
+        self._second = Replica(self, self._group, pod=pod)
+        self._second.start()
+        return self._second
+
+    def roll_over(self) -> None:
+        """Let the second daemon be the only one."""
+        if self._second is not None and self._second.runs:
+            self.first.cancel()
+            self.first, self._second = self._second, None
 
     async def stop(self) -> None:
         """Stop the daemon, as SIGTERM does, and wait for its end; again is harmless."""
-        task = self.cancel()
-        if task is not None:
+        for task in self.cancel():
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    def cancel(self) -> asyncio.Task[None] | None:
-        """Stop the daemon without waiting; None where none runs."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-        return task
+    def cancel(self) -> Sequence[asyncio.Task[None]]:
+        """Stop the daemons without waiting; return what ends."""
+        ending = [found.cancel() for found in (self.first, self._second) if found is not None]
+        return [task for task in ending if task is not None]
 
     async def restart(self) -> None:
         """Stop the daemon, and start another one, which remembers nothing."""
@@ -211,46 +344,16 @@ class Member:
         self.start()
 
     def kill(self) -> None:
-        """End the daemon at once, as SIGKILL does: it does nothing more, but what it had sent may arrive."""
-        self._life.is_over = True
-        self.cancel()
+        """End the daemons at once, as SIGKILL does: they do nothing more, but what they had sent may arrive."""
+        for found in (self.first, self._second):
+            if found is not None and found.runs:
+                found.kill()
 
     def list_own_kinds_again(self) -> None:
-        """Let the daemon hear all objects of our own kinds once more, unless it has not begun to."""
-        if self._ear is not None and self.daemon is not None:
-            self._ear.list_again()
-
-    async def _run(self) -> None:
-        wire = self.home
-        ahead.set(lambda: self.server.clock_ahead)
-        self.starts += 1
-        self.started_s = asyncio.get_running_loop().time()
-        self._life = life = Life()
-        transport: Any = SimTransport(wire, token=None, methods=WRITING, life=life)
-        writer = Writer(transport)
-        options = {"PROVISION_LOCAL_CLUSTER": self.name, "NAMESPACE": NAMESPACE, **_OPTIONS, **self.options}
-        self.daemon = Daemon(
-            settings.load(options, {}),
-            writer=writer,
-            local=self.id,
-            metrics=self._group.metrics(),
-            connect_peer=lambda credentials: self._connect(credentials, life),
-        )
-        self._ear = ear = SimEar(wire, self.daemon.hand_over, self.daemon.hand_over_restart)
-        stand_in: Any = ear
-        try:
-            await self.daemon.run(stand_in, self.ready)
-        finally:
-            ear.stop()
-            await writer.close()
-            self.daemon = None
-
-    def _connect(self, credentials: Credentials, life: Life) -> Reader:
-        wire = self._group.wire_to(self.name, credentials.server)
-        transport: Any = SimTransport(
-            wire, token=credentials.token, methods=READING, life=life, trusts=credentials.ca_pem
-        )
-        return Reader(transport)
+        """Let the daemons hear all objects of our own kinds once more, unless they have not begun to."""
+        for found in (self.first, self._second):
+            if found is not None:
+                found.list_own_kinds_again()
 
     # The cluster, as its admin sees it.
 

@@ -69,6 +69,26 @@ def is_down(stage: Stage, member: Member, duration_s: float) -> None:
     stage.until(duration_s, member.start_again)
 
 
+@deed(
+    lambda chance, who, names: (chance.choice(("ends", "is killed", "stays alone")), chance.choice(_DURATIONS_S)),
+    fault=True, weight=0,
+)  # fmt: skip
+def runs_two(stage: Stage, member: Member, end: str, duration_s: float) -> bool:
+    """Run a second daemon for a while; it ends, is killed, or stays alone."""
+    if not member.has_pods or member.has_two:
+        return False
+    second = member.start_second()
+
+    def finish() -> None:
+        if end == "stays alone":
+            member.roll_over()
+        elif second.runs:
+            second.kill() if end == "is killed" else second.cancel()
+
+    stage.until(duration_s, finish)
+    return True
+
+
 @deed(_other_and_duration, fault=True, weight=0)
 def is_rebuilt(stage: Stage, member: Member, peer: str, duration_s: float) -> bool:
     """Build the cluster anew, under its old name and address; somebody swaps it with another one later.

@@ -116,6 +116,7 @@ async def _play(schedule: Schedule, group: SimGroup, observer: Observer, outcome
         for name in ("team", "extra", ELSEWHERE)[: 3 if member.name == "a" else 1]:
             member.create({"kind": "Namespace", "metadata": {"name": name}})
         member.options |= CLOSED if member.name == schedule.closed else {}
+        member.has_pods = member.name == schedule.doubled
         member.options |= BRAKED if schedule.braked else {}
     group.start()
     await asyncio.sleep(5.0)

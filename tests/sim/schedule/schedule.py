@@ -38,7 +38,7 @@ SCENES_MANY = (0, 2)
 _PAUSES_S = (0.0, 0.01, 0.3, 2.0, 7.0, 20.0)
 _PAUSES_WEIGHTS = (30, 15, 20, 20, 10, 5)
 _FURNITURE = 7
-_BRAKED, _CLOSED = 0.12, 0.15
+_BRAKED, _CLOSED, _DOUBLED = 0.12, 0.15, 0.12
 _OFTEN = (
     (race_on_slow_ways, 0.08),
     (stored_otherwise, 0.4),
@@ -65,7 +65,7 @@ class Schedule:
     """A schedule. `joined` says that all members know all from the start; otherwise they meet while it runs.
 
     `braked` lets no more than one copy go at once before deletions are halted, and `closed` is the member at which an
-    administrator lets rules write less; empty for none.
+    administrator lets rules write less, `doubled` one that runs two daemons at times; empty for none.
     """
 
     seed: int
@@ -74,6 +74,7 @@ class Schedule:
     steps: tuple[Step, ...]
     braked: bool = False
     closed: str = ""
+    doubled: str = ""
 
     @property
     def names(self) -> Sequence[str]:
@@ -92,7 +93,8 @@ class Schedule:
         """Write it down as Python."""
         steps = "".join(f"    Step{tuple(step)!r},\n" for step in self.steps)
         head = (
-            f"seed={self.seed}, count={self.count}, joined={self.joined}, braked={self.braked}, closed={self.closed!r}"
+            f"seed={self.seed}, count={self.count}, joined={self.joined}, braked={self.braked}, "
+            f"closed={self.closed!r}, doubled={self.doubled!r}"
         )
         return f"Schedule({head}, steps=(\n{steps}))"
 
@@ -114,11 +116,22 @@ def draw(seed: int) -> Schedule:
     for scene in [*scenes, mass_loss, comes_and_goes] if braked else scenes:
         at = chance.randint(3, len(steps))
         steps[at:at] = scene(chance, names)
+    doubled = _double(random.Random(f"doubled {seed}"), names, steps)
     if joined:
         _add_what_is_rare(random.Random(f"rare {seed}"), names, steps)
     furniture = [_step(chance, names, DEEDS[name], pause_s=0.0) for name in _furnish(chance)]
     first = [] if joined else _meet(chance, names)
-    return Schedule(seed, count, joined, (*first, *furniture, *steps), braked, closed)
+    return Schedule(seed, count, joined, (*first, *furniture, *steps), braked, closed, doubled)
+
+
+def _double(chance: random.Random, names: str, steps: list[Step]) -> str:
+    """Let one member run two daemons, three times; return its name, empty in most schedules."""
+    if chance.random() >= _DOUBLED:
+        return ""
+    found, deed = chance.choice(names), DEEDS["runs two"]
+    for _ in range(3):
+        steps.insert(chance.randint(0, len(steps)), _step(chance, names, deed, who=found))
+    return found
 
 
 def _add_what_is_rare(chance: random.Random, names: str, steps: list[Step]) -> None:

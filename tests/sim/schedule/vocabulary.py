@@ -63,7 +63,7 @@ _API = {"Widget": "sim.example", "Region": "sim.example", "Gadget": "sim.example
 BODY = {"ConfigMap": "data", "Secret": "stringData", "Namespace": "", "Widget": "spec", "Region": "spec", "Pod": "spec"}
 
 
-LEFT, TUNED, UNLABELLED = "value", "tuning", "suffix"
+LEFT, TUNED, UNLABELLED, SUFFIX = "value", "tuning", "suffix", "s"
 """The field and the map in the body, and the label, that a rule may leave to the copy's cluster."""
 
 
@@ -183,7 +183,7 @@ def make_object(place: tuple[str, str, str], value: str, more: str) -> dict[str,
     info: dict[str, Any] = {"name": name} if kind in ("Region", "Namespace") else {"name": name, "namespace": namespace}
     info["labels"] = {"sync": "yes"} if "sync" in more else {"sync": "no"}
     if "suffix" in more:
-        info["labels"]["suffix"] = "s"
+        info["labels"][UNLABELLED] = SUFFIX
     if "mirrored" in more and kind == "ConfigMap":
         info["labels"][MIRRORED] = "yes"
     info["annotations"] = {"note": value} | ({SYNC_DISABLED: "true"} if "disabled" in more else {})

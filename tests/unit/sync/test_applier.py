@@ -12,7 +12,7 @@ import pytest
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, Manifest, ObjectKey, Target
-from registry_controller.api.provenance import Provenance
+from registry_controller.api.provenance import Provenance, RuleGeneration
 from registry_controller.api.syncrule import read_rule
 from registry_controller.cache.source_index import Offer
 from registry_controller.cache.write_results import Rendered
@@ -63,7 +63,7 @@ class Bench:
         self.has_drifted = True
         self.refusal: Reason | None = None
         self.is_connected = True
-        self.rules = {hit.rule for hit in hits} or {"rule"}
+        self.rules = dict.fromkeys([hit.rule for hit in hits] or ["rule"], RuleGeneration("u", 7))
         self.definitions: dict[tuple[str, str], str] = {}
         self.at_peer = body(7)
         self.bodies = BodyCache()
@@ -184,7 +184,7 @@ async def test_a_rule_that_is_not_here_any_more_names_no_age_of_itself() -> None
     """W3: after the restore of an etcd it acts for a while, and its age would show that this store had it."""
     bench = Bench(hit("rule")._replace(rule_uid="rule-uid"))
     bench.bodies.put(slot(), decode_object(body(7)))
-    for rules, created in (({"rule"}, "rule"), (set[str](), "")):
+    for rules, created in (({"rule": RuleGeneration("u", 7)}, "rule"), (dict[str, RuleGeneration](), "")):
         bench.rules.clear()
         bench.rules.update(rules)
         await bench.apply(Apply(bench.claim, Reason.CREATE))
