@@ -109,11 +109,11 @@ class Guards:
         source = marks_of(new).provenance.get("source")
         if not source or marks_of(before).provenance.get("source") != source:
             return
-        times = self._repairs.setdefault(_place(entry, member), deque(maxlen=_REPAIRS + 1))
+        times = self._repairs.setdefault(_place(entry, member), deque(maxlen=2 * _REPAIRS + 1))
         times.append(entry.at)
         recent = sum(entry.at - at < _QUARREL_S for at in times)
         self._tally.clauses["A5"] += recent >= _SLOWED
-        if recent > _REPAIRS:
+        if recent > _REPAIRS * (1 + member.has_pods):  # each of two daemons counts for itself
             self._break("A5", where, f"was put back {recent} times within a minute")
 
     def _see_refusal(self, failure: Manifest, member: Member, where: str) -> None:
@@ -182,11 +182,11 @@ class Guards:
 
     def _see_deletion_again(self, entry: Entry, member: Member, where: str) -> None:
         """A5: what somebody keeps making again is deleted ever more rarely."""
-        times = self._undone.setdefault(_place(entry, member), deque(maxlen=_REPAIRS + 1))
+        times = self._undone.setdefault(_place(entry, member), deque(maxlen=2 * _REPAIRS + 1))
         times.append(entry.at)
         recent = sum(entry.at - at < _QUARREL_S for at in times)
         self._tally.clauses["A5"] += recent >= _SLOWED
-        if recent > _REPAIRS:
+        if recent > _REPAIRS * (1 + member.has_pods):  # each of two daemons counts for itself
             self._break("A5", where, f"was deleted {recent} times within a minute, and this daemon did not make it")
 
     def _see_creation(self, new: Manifest, member: Member, where: str) -> None:

@@ -85,8 +85,11 @@ def _forget(member: Member, name: str) -> None:
 def has_many_names(stage: Stage, member: Member) -> bool:
     """Make more Clusters of the own ID than others take; take them away at the end.
 
-    Not while the own Cluster is missing: one of these would be made again in its place, under another name.
+    Not while the own Cluster is missing or going: one of these would be made again in its place, under another name.
     """
+    own = member.find("Cluster", member.name)
+    if own is None or "deletionTimestamp" in own["metadata"]:
+        return False
     names = [f"{member.name}-{number}" for number in range(MOST_OF_ONE + 1)]
     if stage.rebuilt or not has_one_name(stage, member):
         return False
