@@ -7,6 +7,7 @@ so is what goes on and on while no time passes, or while hardly any passes.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn, TypeVar
 
@@ -103,3 +104,13 @@ def run(main: Callable[[], Awaitable[T]]) -> T:
 
     with asyncio.Runner(loop_factory=VirtualLoop, debug=False) as runner:
         return runner.run(call())
+
+
+def virtual(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Let a test have a time that passes only when it works or waits, whatever else the machine does."""
+
+    @functools.wraps(test)
+    def played(**values: Any) -> None:
+        run(functools.partial(test, **values))
+
+    return played

@@ -12,6 +12,7 @@ import pytest
 from registry_controller.cache.registry import Registry
 from registry_controller.status import reporter
 from registry_controller.status.reporter import StatusReporter
+from tests.sim.cluster.loop import virtual
 from tests.unit.status.engine_parts import LOCAL, registry, rule
 
 REPORTED = {"observedGeneration": 3}
@@ -63,6 +64,7 @@ async def running(held: Registry) -> AsyncIterator[Reports]:
         task.cancel()
 
 
+@virtual
 async def test_many_changes_of_a_rule_are_one_report() -> None:
     async with running(registry(rules=[rule()])) as reports:
         for _ in range(100):
@@ -71,6 +73,7 @@ async def test_many_changes_of_a_rule_are_one_report() -> None:
         assert (reports.rules, reports.clusters) == (["rule"], 0)
 
 
+@virtual
 async def test_a_changed_cluster_reports_clusters_and_all_rules() -> None:
     async with running(registry(rules=[rule("one"), rule("two")])) as reports:
         reports.reporter.clusters_changed()
@@ -78,6 +81,7 @@ async def test_a_changed_cluster_reports_clusters_and_all_rules() -> None:
         assert (reports.rules, reports.clusters) == (["one", "two"], 1)
 
 
+@virtual
 async def test_a_change_during_a_report_is_reported_again() -> None:
     async with running(registry(rules=[rule()])) as reports:
         reports.reporter.rule_changed("rule")
@@ -87,6 +91,7 @@ async def test_a_change_during_a_report_is_reported_again() -> None:
         assert reports.rules == ["rule", "rule"]
 
 
+@virtual
 async def test_after_a_start_a_stored_status_stays_until_the_caches_are_complete() -> None:
     async with running(registry(rules=[rule("stored", status=REPORTED), rule("new")])) as reports:
         reports.is_ready = False
@@ -99,6 +104,7 @@ async def test_after_a_start_a_stored_status_stays_until_the_caches_are_complete
         assert reports.rules == ["new", "stored"]
 
 
+@virtual
 async def test_a_stored_status_does_not_stay_for_longer_than_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reporter, "START_S", 0.0)
     async with running(registry(rules=[rule(status=REPORTED)])) as reports:
@@ -117,6 +123,7 @@ async def test_a_stored_status_does_not_stay_for_longer_than_the_start(monkeypat
     ],
     ids=["an edited rule", "a suspended rule", "an invalid rule"],
 )
+@virtual
 async def test_a_rule_that_does_not_act_or_was_edited_is_reported_at_once(changed: dict[str, Any]) -> None:
     async with running(registry(rules=[changed])) as reports:
         reports.is_ready = False

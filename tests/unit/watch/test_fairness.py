@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-from collections.abc import Awaitable, Callable
 
 from registry_controller.watch.fairness import EvaluationLimiter
 from registry_controller.watch.stream import KindLimiter
-from tests.sim.cluster.loop import VirtualLoop, run
+from tests.sim.cluster.loop import VirtualLoop, virtual
 
 LONG_S = 0.02
 TURN_S = 0.0001
-
-
-def virtual(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-    """Let a test have a time that passes only when it works or waits, whatever else the machine does."""
-
-    @functools.wraps(test)
-    def played() -> None:
-        run(test)
-
-    return played
 
 
 def spend(seconds: float) -> None:
