@@ -95,8 +95,6 @@ class Registry:
         self._active: dict[str, tuple[StoredRule, ActiveRule | None]] = {}
         self._revisions: dict[tuple[str, str], int] = {}
         self._gone: dict[tuple[str, str], int] = {}
-        self.rule_generations: dict[str, RuleGeneration] = {}
-        """The UID and generation of each rule here, by its name."""
         self._rules_listed_at = 0
         self._on_change = on_change
         self._window_s = window_s
@@ -247,9 +245,10 @@ class Registry:
 
         A list of the rules since that revision, `written_at`, shows otherwise: the copy is of another history.
         """
-        known = self.rule_generations.get(rule)
-        is_earlier = known is not None and known.uid == generation.uid and known.generation < generation.generation
-        return is_earlier and written_at > self._rules_listed_at
+        held = self.rules.get(rule)
+        if held is None or held.generation.uid != generation.uid:
+            return False
+        return held.generation.generation < generation.generation and written_at > self._rules_listed_at
 
     def bar(self, name: str, *, local: ClusterUID) -> BarredRule | None:
         """Return why a rule may not act here; None where it may."""
@@ -284,11 +283,10 @@ class Registry:
             marks = read_marks(meta.annotations_of(manifest), of=target)
             if not may_obey(manifest, marks):
                 verdict = RuleVerdict(False, NOT_AS_WRITTEN, NOT_AS_WRITTEN_MESSAGE)
-            self.rules[name] = stored = StoredRule(rule, verdict, marks, manifest)
             info, revision = meta.metadata_of(manifest), self._known(plural, name)
-            uid = str(info.get("uid", ""))
-            self.rule_generations[name] = RuleGeneration(uid, int(info.get("generation", 0)))
-            self.rule_definitions.on_rule(name, uid=uid, revision=revision)
+            generation = RuleGeneration(str(info.get("uid", "")), int(info.get("generation", 0)))
+            self.rules[name] = stored = StoredRule(rule, verdict, marks, manifest, generation)
+            self.rule_definitions.on_rule(name, uid=generation.uid, revision=revision)
             if not self._goes_on(name, stored):
                 self.acting[name] = stored
             self.left_to_heirs -= {name}
@@ -326,7 +324,6 @@ class Registry:
         elif plural == meta.RULES.resource:
             self.rules_went_s = self._now_s()
             self.rule_definitions.on_gone(name)
-            self.rule_generations.pop(name, None)
             if self.rules.pop(name, None) is not None:
                 self._ends_at_s[name] = self.rules_went_s + self._window_s
                 self.end_deleted_rules()

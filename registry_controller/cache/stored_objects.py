@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from registry_controller.api.cluster import Cluster
 from registry_controller.api.meta import ClusterUID, GroupKind, Manifest
+from registry_controller.api.provenance import RuleGeneration
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.core.decision.marks import Marks
 from registry_controller.core.decision.rule_state import Maker
@@ -33,6 +34,7 @@ class StoredRule:
     verdict: RuleVerdict
     marks: Marks
     manifest: Manifest
+    generation: RuleGeneration
 
     def asks_the_same(self, was: StoredRule | None) -> bool:
         """Return whether the rule asks for the same as before; a written status is not a change."""

@@ -182,7 +182,7 @@ class DryRun:
             sources=sources,
             updater=updater,
             relays=engine.relay_policy,
-            rules=engine.registry.rule_generations,
+            rules=engine.registry.rules,
             definitions=engine.registry.rule_definitions.found,
         )
 

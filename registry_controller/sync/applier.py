@@ -14,9 +14,10 @@ from typing import Final
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError
 from registry_controller.api.meta import ClusterUID, Target
-from registry_controller.api.provenance import Provenance, RuleGeneration, with_provenance
+from registry_controller.api.provenance import Provenance, with_provenance
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.source_index import Offer
+from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.cache.write_results import Rendered
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decision import Apply, Delete, Hold, NeedsProof, Reason, Skip
@@ -46,7 +47,7 @@ _LARGE_AT_ONCE: Final = 2
 class Applier:
     """Carries out decisions, several at a time, each target once at a time.
 
-    `rules` are those here, by name, each with its generation. `definitions` has the UID of a definition of rules that
+    `rules` are those here, by name. `definitions` has the UID of a definition of rules that
     was here together with a rule that is here, by the rule's name and UID.
     """
 
@@ -57,7 +58,7 @@ class Applier:
         sources: SourceReader,
         updater: CopyUpdater,
         relays: RelayPolicy,
-        rules: Mapping[str, RuleGeneration],
+        rules: Mapping[str, StoredRule],
         definitions: Mapping[tuple[str, str], str],
     ) -> None:
         self._rules = rules
@@ -174,8 +175,9 @@ class Applier:
         )
         marked = with_provenance(copy.manifest, provenance)
         digest = self._updater.digest(marked)  # without the fields that are not written alone
-        unknown, generation = before.unknown if before is not None else (), self._rules.get(hit.rule)
-        provenance = replace(provenance, unknown=unknown, rule_generation=generation or provenance.rule_generation)
+        provenance = replace(provenance, unknown=before.unknown if before is not None else ())
+        if (rule := self._rules.get(hit.rule)) is not None:
+            provenance = replace(provenance, rule_generation=rule.generation)
         marked = with_provenance(copy.manifest, provenance)
         marks = Marks(claim.owner, provenance, sync_disabled=inherited, go_written=False)
         return DesiredCopy(target, copy.gvk, marked, digest, marks, copy.status, copy.left)

@@ -42,8 +42,14 @@ def renaming(suffix: str) -> dict[str, Any]:
     }
 
 
-def changes_of_copies(here: Member, since: int) -> list[tuple[str, str]]:
-    journal = here.server.journal[since:]
+async def edit(group: SimGroup, here: Member, *, first: dict[str, Any], then: dict[str, Any]) -> list[tuple[str, str]]:
+    """Create a rule, edit it once everything rests, and list how its copies were changed after the edit."""
+    here.create(first)
+    await group.settle()
+    before = len(here.server.journal)
+    here.apply(then)
+    await group.settle()
+    journal = here.server.journal[before:]
     return [(write.verb, write.key.name) for write in journal if write.kind == "ConfigMap" and write.changed]
 
 
@@ -51,14 +57,10 @@ def changes_of_copies(here: Member, since: int) -> list[tuple[str, str]]:
 def test_a_late_daemon_does_not_delete_what_the_other_one_made_under_a_new_name() -> None:
     async def scenario(group: SimGroup) -> None:
         here, _, _ = await two_daemons(group)
-        here.create(copying())
-        await group.settle()
-        before = len(here.server.journal)
-        here.apply(copying(**renaming("-new")))
-        await group.settle()
+        changes = await edit(group, here, first=copying(), then=copying(**renaming("-new")))
         names = sorted(found["metadata"]["name"] for found in here.list("ConfigMap"))
         assert names == ["x-new", "y-new", "z-new"]
-        assert not [name for verb, name in changes_of_copies(here, before) if verb == "delete" and "-new" in name]
+        assert not [name for verb, name in changes if verb == "delete" and "-new" in name]
 
     simulate(scenario, n=2)
 
@@ -67,13 +69,10 @@ def test_a_late_daemon_does_not_delete_what_the_other_one_made_under_a_new_name(
 def test_a_late_daemon_does_not_put_a_copy_back_to_what_its_rule_made_before() -> None:
     async def scenario(group: SimGroup) -> None:
         here, _, _ = await two_daemons(group)
-        here.create(copying(labels={"add": {"as": "before"}}))
-        await group.settle()
-        before = len(here.server.journal)
-        here.apply(copying(labels={"add": {"as": "after"}}))
-        await group.settle()
+        first, then = (copying(labels={"add": {"as": text}}) for text in ("before", "after"))
+        changes = await edit(group, here, first=first, then=then)
         assert {found["metadata"]["labels"]["as"] for found in here.list("ConfigMap")} == {"after"}
-        assert len(changes_of_copies(here, before)) == 3
+        assert len(changes) == 3
 
     simulate(scenario, n=2)
 
@@ -82,10 +81,7 @@ def test_a_late_daemon_does_not_put_a_copy_back_to_what_its_rule_made_before() -
 def test_a_late_daemon_deletes_with_the_rule_that_it_has_heard_of() -> None:
     async def scenario(group: SimGroup) -> None:
         here, owner, second = await two_daemons(group)
-        here.create(copying())
-        await group.settle()
-        here.apply(copying(**renaming("-new")))
-        await group.settle()
+        await edit(group, here, first=copying(), then=copying(**renaming("-new")))
         here.first.kill()
         await asyncio.sleep(5.0)
         owner.delete("ConfigMap", "x", namespace="default")

@@ -28,9 +28,9 @@ def test_each_event_of_a_rule_shows_its_object_and_its_generation() -> None:
     held = registry()
     for revision, generation in ((3, 1), (5, 1), (6, 2)):
         held.apply(RULES, "MODIFIED", made(revision, generation=generation))
-        assert held.rule_generations == {"maps": RuleGeneration("u", generation)}
+        assert held.rules["maps"].generation == RuleGeneration("u", generation)
     held.apply(RULES, "DELETED", made(7, generation=2))
-    assert not held.rule_generations
+    assert not held.is_behind("maps", RuleGeneration("u", 3), written_at=9)
 
 
 def test_a_daemon_is_behind_until_it_hears_of_the_state_that_a_copy_names() -> None:

@@ -51,6 +51,9 @@ def body(revision: int, *, size: int = 0) -> bytes:
     return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}).encode()
 
 
+RULE: Any = SimpleNamespace(generation=RuleGeneration("u", 7))
+
+
 class Bench:
     """An applier, its peer, and what is written here; `hits` are those of the source at revision 7."""
 
@@ -63,7 +66,7 @@ class Bench:
         self.has_drifted = True
         self.refusal: Reason | None = None
         self.is_connected = True
-        self.rules = dict.fromkeys([hit.rule for hit in hits] or ["rule"], RuleGeneration("u", 7))
+        self.rules = dict.fromkeys([hit.rule for hit in hits] or ["rule"], RULE)
         self.definitions: dict[tuple[str, str], str] = {}
         self.at_peer = body(7)
         self.bodies = BodyCache()
@@ -184,7 +187,7 @@ async def test_a_rule_that_is_not_here_any_more_names_no_age_of_itself() -> None
     """W3: after the restore of an etcd it acts for a while, and its age would show that this store had it."""
     bench = Bench(hit("rule")._replace(rule_uid="rule-uid"))
     bench.bodies.put(slot(), decode_object(body(7)))
-    for rules, created in (({"rule": RuleGeneration("u", 7)}, "rule"), (dict[str, RuleGeneration](), "")):
+    for rules, created in (({"rule": RULE}, "rule"), (dict[str, Any](), "")):
         bench.rules.clear()
         bench.rules.update(rules)
         await bench.apply(Apply(bench.claim, Reason.CREATE))
