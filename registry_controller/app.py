@@ -109,7 +109,7 @@ class Daemon:
             writes_status_of=self.engine.replicas.writes_status_of,
         )
         self.deletion_limiter = DeletionLimiter(
-            percent=settings.deletion_limit_percent,
+            percent=functools.partial(self.engine.replicas.lowest_limit, settings.deletion_limit_percent),
             queue=self.queue,
             copies=self.engine.copies,
             registry=self.registry,
@@ -117,6 +117,7 @@ class Daemon:
             owner_changed=self.status_reporter.cluster_counts_changed,
             now=functools.partial(datetime.now, UTC),
             has_earlier=self.engine.rule_deletions.has_earlier,
+            has_lost_feature=self.engine.rule_states.has_lost_feature,
         )
         self.lost_fields = LostFields(reader=writer, copies=self.engine.copies, enqueue=self.queue.add)
         self.controller = Controller(

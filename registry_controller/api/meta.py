@@ -52,6 +52,9 @@ SYNC_DISABLED: Final = f"{_NAMES}/resource-sync-disabled"
 ALLOW_DELETIONS: Final = f"{_NAMES}/allow-deletions"
 """Annotation of a rule or Cluster: allows the deletions that were halted at the time in its value."""
 
+DELETION_LIMIT_PERCENT: Final = f"{_NAMES}/deletion-limit-percent"
+"""Annotation of a Pod of the daemon, as the chart sets it: the deletion limit of that daemon, for other replicas."""
+
 DELETED_RULES: Final = f"{_NAMES}/deleted-rules"
 """Annotation of a ClusterFeature: the rules that were deleted in that cluster, see `api.deleted_rules`."""
 

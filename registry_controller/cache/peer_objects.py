@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from registry_controller.api import meta, names
@@ -120,6 +120,10 @@ class PeerFeatures(PeerObjects):
     def held(self) -> tuple[Feature, ...] | None:
         """The features; None before the first complete list."""
         return tuple(self._held.values()) if self._is_complete else None
+
+    def list_lost(self) -> Iterator[Feature]:
+        """List the features that are gone and may be lost without a deletion by their owner."""
+        return self._lost.list_lost_features()
 
     def on_definition(self, state: DefinitionState) -> None:
         """Note the definition's state; features may be lost with one that goes."""

@@ -1,6 +1,7 @@
 """The replicas of this cluster's daemon: which one writes the status of an object, so that it has one writer (A7).
 
-Of replicas of different versions, as during an upgrade, the newest ready one writes the version of the daemon (A11).
+Of replicas of different versions, as during an upgrade, the newest ready one writes the version of the daemon (A11). Of
+different deletion limits the lowest holds for all (W4).
 
 Laws: there is no leader, and the choice writes nothing · a replica that knows no other Pods writes every status: two
 writers are better than none · replicas that know the same Pods choose the same writer; when a Pod comes or goes,
@@ -23,6 +24,9 @@ from registry_controller.watch.event_handler import EventHandler
 VERSION_LABEL: Final = "app.kubernetes.io/version"
 """The label of a Pod with the version of its daemon, as the chart sets it."""
 
+_LIMIT: Final = re.compile(r"100|\d{1,2}", re.ASCII)
+_ENDED: Final = ("Succeeded", "Failed")
+"""The phases of Pods whose containers run no more."""
 _RELEASE: Final = re.compile(r"v?(\d+(?:\.\d+)*)(.*)", re.DOTALL)
 
 
@@ -37,6 +41,8 @@ class Replicas(EventHandler):
         self._changed = changed
         self._ready: Mapping[str, str] = {}
         """The name of each ready Pod, and its version."""
+        self._limits: dict[str, int] = {}
+        """The deletion limit, in percent, of each Pod that names one, ready or not."""
         self._is_synced = False
 
     def writes_status_of(self, gvr: GVR, name: str) -> bool:
@@ -54,12 +60,22 @@ class Replicas(EventHandler):
             self._own
         )
 
+    def lowest_limit(self, own: int) -> int:
+        """Return the lowest deletion limit of this replica and of the other ones, in percent; 0 where none has one."""
+        others = (limit for pod, limit in self._limits.items() if pod != self._own)
+        return min(filter(None, (own, *others)), default=0)
+
     def _knows_no_others(self) -> bool:
         return not self._is_synced or self._ready.keys() <= {self._own}
 
     def on_object(self, obj: PartialObject) -> None:
-        """Record whether a Pod is ready."""
-        is_ready = not obj.deleting and meta.condition_of(decode_manifest(obj.raw), "Ready") == "True"
+        """Record whether a Pod is ready, and its deletion limit."""
+        manifest = decode_manifest(obj.raw)
+        self._limits.pop(obj.key.name, None)
+        limit = obj.annotations.get(meta.DELETION_LIMIT_PERCENT, "")
+        if _LIMIT.fullmatch(limit) and (manifest.get("status") or {}).get("phase") not in _ENDED:
+            self._limits[obj.key.name] = int(limit)
+        is_ready = not obj.deleting and meta.condition_of(manifest, "Ready") == "True"
         ready = {name: version for name, version in self._ready.items() if name != obj.key.name}
         if is_ready:
             ready[obj.key.name] = obj.labels.get(VERSION_LABEL, "")
@@ -67,6 +83,7 @@ class Replicas(EventHandler):
 
     def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         """Drop a Pod."""
+        self._limits.pop(key.name, None)
         self._set({name: version for name, version in self._ready.items() if name != key.name})
 
     def on_synced(self, revision: int) -> None:

@@ -6,10 +6,9 @@ decides about it, and the copy's own policy counts · a native rule that is not 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from registry_controller.api import meta
-from registry_controller.api.feature import Feature
 from registry_controller.api.meta import ClusterUID, GroupKind, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.registry import Registry
@@ -17,10 +16,12 @@ from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.rule_deletions import RuleDeletions, RuleID
 from registry_controller.clusters.rule_selection import RuleSelection
+from registry_controller.core.decision.deletion_limit import has_no_minimum
 from registry_controller.core.decision.rule_state import Maker, RuleFacts, evaluate_missing, evaluate_rule, is_unchosen
 from registry_controller.core.decision.state import RuleState
 from registry_controller.core.rules.active import have_features
 from registry_controller.core.rules.policy import Barrier
+from registry_controller.core.status.rule import read_deletions
 
 
 class RuleStates:
@@ -56,12 +57,20 @@ class RuleStates:
         is_here = provenance.is_held_in(self._local)
         return is_here and self._registry.is_behind(provenance.rule, provenance.rule_generation, written_at=written_at)
 
-    def would_read(self, provenance: Provenance, lost: Iterable[Feature]) -> bool:
-        """Return whether the rule of a copy would read from its owner if the owner had lost features, too."""
-        stored, peer = self._registry.acting.get(provenance.rule), self._peers.get(provenance.owner)
-        if stored is None or stored.rule is None or peer is None:
+    def has_lost_feature(self, rule: str, owner: ClusterUID) -> bool:
+        """Return whether an owner may have lost a feature without which a rule does not read from it (W4).
+
+        Features that were lost before this daemon started are in the rule's status.
+        """
+        stored, peer = self._registry.acting.get(rule), self._peers.get(owner)
+        if stored is None or stored.rule is None or not stored.rule.features:
             return False
-        return have_features(stored.rule.features, [*(peer.features.held or ()), *lost])
+        held = (peer.features.held or ()) if peer is not None else ()
+        if have_features(stored.rule.features, held):
+            return False
+        lost = peer.features.list_lost() if peer is not None else ()
+        status = (self._registry.rules.get(rule) or stored).manifest.get("status")
+        return have_features(stored.rule.features, [*held, *lost]) or has_no_minimum(read_deletions(status, owner))
 
     def _facts(self, provenance: Provenance) -> RuleFacts:
         """Gather the facts about the rule that a copy's provenance names, towards the copy's owner."""

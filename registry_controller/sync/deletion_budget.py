@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Target
@@ -14,6 +14,7 @@ from registry_controller.cache.registry import Registry
 from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.core.decision.decision import Halt
 from registry_controller.core.decision.deletion_limit import Charge, Window, window_of
+from registry_controller.core.status.rule import list_owners, read_deletions
 from registry_controller.sync.deletion_count import DeletionCount
 
 
@@ -102,14 +103,14 @@ class DeletionBudget:
 
 def stored_window(registry: Registry, origin: RuleAndOwner) -> Window | None:
     """Return the window in a rule's status for its copies from one owner; None without one."""
-    entries = (entry for entry in _status_entries(registry, origin[0]) if entry.get("clusterID") == origin[1])
-    return next((window_of(entry.get("deletions")) for entry in entries), None)
+    rule = _find_rule(registry, origin[0])
+    return window_of(read_deletions(rule.manifest.get("status"), origin[1])) if rule is not None else None
 
 
-def stored_owners(registry: Registry, rule: str) -> Iterator[ClusterUID]:
+def stored_owners(registry: Registry, rule: str) -> Sequence[ClusterUID]:
     """List the owners in a rule's status."""
-    ids = (entry.get("clusterID") for entry in _status_entries(registry, rule))
-    return (ClusterUID(found) for found in ids if isinstance(found, str))
+    found = _find_rule(registry, rule)
+    return list_owners(found.manifest.get("status")) if found is not None else ()
 
 
 def stored_halt(registry: Registry, origin: RuleAndOwner) -> Halt | None:
@@ -124,12 +125,6 @@ def allowed_moment(registry: Registry, rule: str) -> str:
     """Return the moment of the halt that a rule's annotation lifts; empty for none."""
     held = _find_rule(registry, rule)
     return meta.annotations_of(held.manifest).get(meta.ALLOW_DELETIONS, "") if held is not None else ""
-
-
-def _status_entries(registry: Registry, name: str) -> Iterator[Mapping[str, Any]]:
-    rule = _find_rule(registry, name)
-    entries = (rule.manifest.get("status") or {}).get("clusters") if rule is not None else None
-    return (entry for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, Mapping))
 
 
 def _find_rule(registry: Registry, rule: str) -> StoredRule | None:

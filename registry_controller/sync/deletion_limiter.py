@@ -42,13 +42,14 @@ class DeletionLimiter:
     """Limits all deletions. `counted` are the targets whose deletion is known, each with its rule and owner.
 
     `changed` is called with the name of a rule whose status may have changed, `owner_changed` when that of a Cluster
-    may have. `has_earlier` returns whether an earlier rule of the name of the one that made a copy was deleted.
+    may have. `has_earlier` returns whether an earlier rule of the name of the one that made a copy was deleted,
+    `has_lost_feature` whether a rule does not read from an owner because of a feature that the owner may have lost.
     """
 
     def __init__(
         self,
         *,
-        percent: int,
+        percent: Callable[[], int],
         queue: WorkQueue,
         copies: CopyIndex,
         registry: Registry,
@@ -56,8 +57,10 @@ class DeletionLimiter:
         owner_changed: Callable[[], None],
         now: Callable[[], datetime],
         has_earlier: Callable[[Provenance], bool] = lambda _: False,
+        has_lost_feature: Callable[[str, ClusterUID], bool] = lambda *_: False,
     ) -> None:
         self._has_earlier = has_earlier
+        self._has_lost_feature = has_lost_feature
         self._percent = percent
         self._copies = copies
         self._registry = registry
@@ -90,7 +93,7 @@ class DeletionLimiter:
             elif not isinstance(decision, NeedsProof):
                 self.withdraw(target)
             return decision
-        if not self._percent:
+        if not self._percent():
             return decision
         origin, wish = (rule, deletion.owner), self._wish(target, decision, deletion, rule)
         if wish.charge in _UNCOUNTED:
@@ -136,7 +139,7 @@ class DeletionLimiter:
         if charge is None and origin is not None:
             wish = self._sets.budgets[origin].find(target)
             charge = wish.charge if wish is not None and wish.is_sure else None
-        if charge is None and self._percent:
+        if charge is None and self._percent():
             origin, charge = self._find_charge(target, decide, origin)
         if charge is None or origin is None:
             self.withdraw(target)
@@ -156,9 +159,15 @@ class DeletionLimiter:
         self._sets.look_again(lambda _: True)
 
     def stored_form(self, origin: RuleAndOwner) -> Mapping[str, Any] | None:
-        """Return the window of an owner's copies for the rule's status; None without one."""
-        window = self._window(origin)
-        return None if window is None else stored_form(window)
+        """Return the window of an owner's copies for the rule's status; None without one.
+
+        It also holds that a feature may be lost: a restart before the copies are to go must not forget that.
+        """
+        return stored_form(self._window(origin), is_anew=self._may_lose(origin)) or None
+
+    def _may_lose(self, origin: RuleAndOwner) -> bool:
+        """Return whether copies are here that a rule no longer reads because of a feature that may be lost."""
+        return self._copies.count(origin) > 0 and self._has_lost_feature(*origin)
 
     def _window(self, origin: RuleAndOwner) -> Window | None:
         budget = self._sets.budgets.get(origin)
@@ -166,11 +175,12 @@ class DeletionLimiter:
         return budget.count.shown if budget is not None and is_recorded else stored_window(self._registry, origin)
 
     def list_owners(self, rule: str) -> frozenset[ClusterUID]:
-        """List the owners with a window of a rule that is not over: its status keeps them in any case."""
+        """List the owners whose entry a rule's status keeps: their window is not over, or a feature may be lost."""
         now, origins = self._now(), {origin for origin in self._sets.budgets if origin[0] == rule}
         origins |= {(rule, owner) for owner in stored_owners(self._registry, rule)}
-        windows = {owner: self._window((name, owner)) for name, owner in origins}
-        return frozenset(owner for owner, window in windows.items() if not is_over(window, now))
+        return frozenset(
+            origin[1] for origin in origins if not is_over(self._window(origin), now) or self._may_lose(origin)
+        )
 
     def halted(self, rule: str) -> Mapping[ClusterUID, tuple[Halt, int]]:
         """Return what halts which owners' copies, and how many wait: the rule's limit, or the owner's over all rules.

@@ -41,7 +41,7 @@ class DeletionSets:
     def __init__(
         self,
         *,
-        percent: int,
+        percent: Callable[[], int],
         queue: WorkQueue,
         copies: CopyIndex,
         registry: Registry,
@@ -113,8 +113,8 @@ class DeletionSets:
         if settles_s > 0 or not self._queue.has_passed(budget.sequence):
             self._look_soon(origin, budget, max(_LOOK_S, settles_s))
             return
-        if budget.count.halted_at and not self._acts(origin[0]):
-            self._end_with_rule(origin, budget)
+        if not self._percent() or (budget.count.halted_at and not self._acts(origin[0])):
+            self._decide_again(origin, budget)
             return
         ours = self._judge_rule(origin, budget)
         is_excused = ours is not None and ours.window.allowed >= max(1, ours.window.deleted)
@@ -161,8 +161,11 @@ class DeletionSets:
         """Report whether a rule acts here: also one that is missing for less than the stabilization window."""
         return rule in self._registry.acting
 
-    def _end_with_rule(self, origin: RuleAndOwner, budget: DeletionBudget) -> None:
-        """End the halt of a rule that acts no more. Its deletions are decided on again: they may count otherwise."""
+    def _decide_again(self, origin: RuleAndOwner, budget: DeletionBudget) -> None:
+        """End the halt of a rule that acts no more, or a limit that no replica has any more.
+
+        The deletions are decided on again: they may count otherwise.
+        """
         for target in budget.forget_waiting():
             self._queue.add(target, origin[1])
         self.has_shrunk(origin, budget)
@@ -176,7 +179,7 @@ class DeletionSets:
             present=self._copies.count(origin),
             wanted=len(budget.waiting) + len(budget.going),
             now=self._now(),
-            percent=self._percent,
+            percent=self._percent(),
             allowed=allowed_moment(self._registry, origin[0]),
             is_anew=budget.is_anew,
         )

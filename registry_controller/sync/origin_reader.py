@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, GroupKind, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.copy_index import CopyIndex
@@ -103,13 +102,6 @@ class OriginReader:
         reading = [cache for cache in caches if cache.has_rule(provenance.rule)]
         return not reading or not all(_was_evaluated(cache, source.key, (provenance.rule,)) for cache in reading)
 
-    def _has_lost_feature(self, owner: ClusterUID, provenance: Provenance | None) -> bool:
-        """Return whether a feature may be lost for which the rule that made a copy would read from the owner."""
-        features = self._sources.cache_of(owner, meta.FEATURE)
-        if features is None or provenance is None:
-            return False
-        return self._rule_states.would_read(provenance, features.lost.list_lost_features())
-
     def _find_rule(self, source: SourceRef | None, provenance: Provenance | None) -> str:
         if provenance is not None:
             return provenance.rule
@@ -124,9 +116,9 @@ class OriginReader:
         tracking: Tracking,
     ) -> bool:
         """Return whether a new definition, or another history of the owner, may have removed the source or feature."""
-        if rule_state is RuleState.UNSELECTED:
-            return self._has_lost_feature(source.owner, record.marks.provenance)
         provenance = record.marks.provenance
+        if rule_state is RuleState.UNSELECTED:
+            return provenance is not None and self._rule_states.has_lost_feature(provenance.rule, source.owner)
         if tracking is not Tracking.ABSENT or provenance is None or provenance.owner != source.owner:
             return False
         return any(

@@ -46,7 +46,7 @@ class OwnerLimits:
     def __init__(
         self,
         *,
-        percent: int,
+        percent: Callable[[], int],
         copies: CopyIndex,
         registry: Registry,
         budgets: Mapping[RuleAndOwner, DeletionBudget],
@@ -83,7 +83,7 @@ class OwnerLimits:
             present=self._copies.by_owner[owner],
             wanted=len(wanted),
             now=self._now(),
-            percent=self._percent,
+            percent=self._percent(),
             allowed=moment_allowed(self._registry, owner),
             is_anew=any(budget.is_anew for budget in self.budgets_of(owner)),
         )

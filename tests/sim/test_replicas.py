@@ -11,6 +11,7 @@ from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simu
 from tests.sim.cluster.member import Member, Replica
 
 LATE_S = 2.0
+MANY = 120
 
 
 async def two_daemons(group: SimGroup) -> tuple[Member, Member, Replica]:
@@ -88,5 +89,30 @@ def test_a_late_daemon_deletes_with_the_rule_that_it_has_heard_of() -> None:
         await group.settle()
         assert second.runs
         assert sorted(found["metadata"]["name"] for found in here.list("ConfigMap")) == ["y-new", "z-new"]
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("W4")
+@pytest.mark.parametrize("own", ["0", "100"], ids=["no limit", "a laxer one"])
+def test_the_lowest_limit_of_two_daemons_holds_for_both(own: str) -> None:
+    async def scenario(group: SimGroup) -> None:
+        here, owner = group.members
+        here.has_pods = True
+        await group.join()
+        second = here.start_second(DELETION_LIMIT_PERCENT=own)
+        here.create(copying())
+        for number in range(MANY):
+            owner.create(config_map(f"m-{number:03}", {"n": "1"}))
+        await group.settle()
+        for number in range(MANY):
+            owner.delete("ConfigMap", f"m-{number:03}", namespace="default")
+        await group.settle()
+        assert (len(here.list("ConfigMap")), second.runs) == (MANY, True)
+        assert here.condition("ResourceSyncRule", "maps", "DeletionHalted").get("status") == "True"
+        here.roll_over()
+        await asyncio.sleep(400.0)
+        await group.settle()
+        assert len(here.list("ConfigMap")) == (0 if own == "0" else MANY)  # a halt lasts, but not where no limit is
 
     simulate(scenario, n=2)

@@ -230,14 +230,22 @@ def window_of(stored: Mapping[str, Any] | None) -> Window | None:
         allowed,
         counted,
         percent if isinstance(percent, int) else 100,
-        found.get("withoutMinimum") in (True, "True"),
+        has_no_minimum(found),
     )
 
 
-def stored_form(window: Window) -> Mapping[str, Any]:
-    """Return a window's form in a status."""
+def has_no_minimum(stored: Mapping[str, Any] | None) -> bool:
+    """Return whether a status holds that no number of deletions is always allowed, in a window or without one."""
+    return (stored or {}).get("withoutMinimum") in (True, "True")
+
+
+def stored_form(window: Window | None, *, is_anew: bool = False) -> Mapping[str, Any]:
+    """Return a window's form in a status. `is_anew` means that no number of deletions to come is always allowed."""
+    anew = {"withoutMinimum": True} if is_anew or (window is not None and window.is_anew) else {}
+    if window is None:
+        return anew
     sometimes = {"haltedAt": window.halted_at, "allowed": window.allowed, "counted": window.counted}
     form: dict[str, Any] = {"windowStart": window.start, "baseline": window.baseline, "deleted": window.deleted}
     form |= {name: value for name, value in sometimes.items() if value}
-    form |= {"withoutMinimum": True} if window.is_anew else {}
+    form |= anew
     return form if window.percent >= 100 else form | {"percent": window.percent}

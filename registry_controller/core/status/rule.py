@@ -5,7 +5,7 @@ Laws: the same facts give the same status, in the same order · the status is bo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -122,6 +122,23 @@ def build_rule_status(
             for peer in shown
         ],
     }
+
+
+def list_owners(status: object) -> Sequence[ClusterUID]:
+    """List the clusters in a stored status."""
+    ids = (entry.get("clusterID") for entry in _list_entries(status))
+    return [ClusterUID(found) for found in ids if isinstance(found, str)]
+
+
+def read_deletions(status: object, owner: ClusterUID) -> Mapping[str, Any] | None:
+    """Return the entry of a stored status about the deletions of an owner's copies (W4); None without one."""
+    found = (entry.get("deletions") for entry in _list_entries(status) if entry.get("clusterID") == owner)
+    return next((limit for limit in found if isinstance(limit, Mapping)), None)
+
+
+def _list_entries(status: object) -> Iterator[Mapping[str, Any]]:
+    entries = status.get("clusters") if isinstance(status, Mapping) else None
+    return (entry for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, Mapping))
 
 
 def _get_stored_message(facts: _RuleFacts, current: Mapping[str, Any] | None) -> str:

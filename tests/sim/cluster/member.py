@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from registry_controller import settings
-from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.api.meta import DELETION_LIMIT_PERCENT, ClusterUID, ObjectKey
 from registry_controller.app import Daemon
 from registry_controller.kube.connect import READING, Reader
 from registry_controller.kube.kubeconfig import Credentials
@@ -135,10 +135,11 @@ class Replica:
     Its Pod is ready a moment after it starts, is not ready some time after it was killed, and goes when it is stopped.
     """
 
-    def __init__(self, member: Member, ways: Ways, *, pod: str = "") -> None:
+    def __init__(self, member: Member, ways: Ways, *, pod: str = "", options: Mapping[str, str] | None = None) -> None:
         self.daemon: Daemon | None = None
         self.ready: dict[str, str | None] = {}
         self.pod = pod
+        self._options = options or {}
         self._member = member
         self._ways = ways
         self._task: asyncio.Task[None] | None = None
@@ -191,7 +192,9 @@ class Replica:
         """Write the Pod as the kubelet does."""
         if not self.pod:
             return
-        info = {"name": self.pod, "namespace": NAMESPACE, "labels": {"app": _APP}}
+        limit = self._read_settings().deletion_limit_percent
+        notes = {DELETION_LIMIT_PERCENT: str(limit)}
+        info = {"name": self.pod, "namespace": NAMESPACE, "labels": {"app": _APP}, "annotations": notes}
         state = {"type": "Ready", "status": "True" if ready else "False"}
         with contextlib.suppress(Refusal):  # its namespace may be gone
             if self._member.find("Pod", self.pod, namespace=NAMESPACE) is None:
@@ -199,6 +202,11 @@ class Replica:
             self._member.replace(
                 {"kind": "Pod", "metadata": info, "status": {"conditions": [state]}}, subresource="status"
             )
+
+    def _read_settings(self) -> settings.Settings:
+        pods = {"POD_NAME": self.pod, "POD_SELECTOR": f"app={_APP}"} if self.pod else {}
+        names = {"PROVISION_LOCAL_CLUSTER": self._member.name, "NAMESPACE": NAMESPACE}
+        return settings.load({**names, **pods, **_OPTIONS, **self._member.options, **self._options}, {})
 
     async def _run(self) -> None:
         member = self._member
@@ -209,10 +217,8 @@ class Replica:
         self._life = life = Life()
         transport: Any = SimTransport(wire, token=None, methods=WRITING, life=life)
         writer = Writer(transport)
-        pods = {"POD_NAME": self.pod, "POD_SELECTOR": f"app={_APP}"} if self.pod else {}
-        names = {"PROVISION_LOCAL_CLUSTER": member.name, "NAMESPACE": NAMESPACE}
         self.daemon = Daemon(
-            settings.load({**names, **pods, **_OPTIONS, **member.options}, {}),
+            self._read_settings(),
             writer=writer,
             local=member.id,
             metrics=self._ways.metrics(),
@@ -313,11 +319,11 @@ class Member:
         if not self.first.runs:
             self.start()
 
-    def start_second(self) -> Replica:
-        """Start a second daemon."""
+    def start_second(self, **options: str) -> Replica:
+        """Start a second daemon, with options of its own."""
         assert not self.has_two
         pod = next(name for name in _PODS if name != self.first.pod)
-        self._second = Replica(self, self._group, pod=pod)
+        self._second = Replica(self, self._group, pod=pod, options=options)
         self._second.start()
         return self._second
 

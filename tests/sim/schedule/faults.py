@@ -74,10 +74,10 @@ def is_down(stage: Stage, member: Member, duration_s: float) -> None:
     fault=True, weight=0,
 )  # fmt: skip
 def runs_two(stage: Stage, member: Member, end: str, duration_s: float) -> bool:
-    """Run a second daemon for a while; it ends, is killed, or stays alone."""
+    """Run a second daemon for a while; it ends, is killed, or stays alone. One that does not stay has no limit."""
     if not member.has_pods or member.has_two:
         return False
-    second = member.start_second()
+    second = member.start_second(**({} if end == "stays alone" else {"DELETION_LIMIT_PERCENT": "0"}))
 
     def finish() -> None:
         if end == "stays alone":

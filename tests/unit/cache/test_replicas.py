@@ -69,6 +69,51 @@ def test_who_is_alone_or_does_not_know_the_others_speaks_of_everything() -> None
     assert not all(world.spoken_of())
 
 
+def _limited(name: str, limit: str, *, phase: str = "Running") -> PartialObject:
+    info = {
+        "name": name,
+        "namespace": "here",
+        "uid": name,
+        "resourceVersion": "5",
+        "annotations": {meta.DELETION_LIMIT_PERCENT: limit},
+    }
+    return decode_object(json.dumps({"metadata": info, "status": {"phase": phase}}).encode())
+
+
+@pytest.mark.clause("W4")
+@pytest.mark.parametrize(
+    ("own", "others", "expected"),
+    [
+        (50, [], 50),
+        (50, ["100"], 50),
+        (50, ["20", "30"], 20),
+        (0, ["0"], 0),
+        (0, ["40"], 40),
+        (50, ["0"], 50),
+        (50, ["-1", "101", "1e1", "\u0663", "", "7 "], 50),
+    ],
+)
+def test_the_lowest_limit_of_all_replicas_holds(own: int, others: list[str], expected: int) -> None:
+    replicas = World("one").replicas
+    replicas.on_object(_limited("one", "1"))  # of this Pod the setting counts
+    for number, limit in enumerate(others):
+        replicas.on_object(_limited(f"other-{number}", limit))
+    assert replicas.lowest_limit(own) == expected
+
+
+@pytest.mark.clause("W4")
+def test_the_limit_of_a_pod_that_has_ended_or_is_gone_does_not_hold() -> None:
+    replicas = World("one").replicas
+    for phase in ("Failed", "Succeeded"):
+        replicas.on_object(_limited("two", "20"))
+        assert replicas.lowest_limit(50) == 20
+        replicas.on_object(_limited("two", "20", phase=phase))
+        assert replicas.lowest_limit(50) == 50
+    replicas.on_object(_limited("two", "20"))
+    replicas.on_delete(ObjectKey("here", "two"), None)
+    assert replicas.lowest_limit(50) == 50
+
+
 def test_two_share_and_take_over_what_the_other_leaves() -> None:
     one, two = World("one"), World("two")
     for world in (one, two):

@@ -48,7 +48,7 @@ class Bench:
     def restarted(self, copies: Any, percent: int) -> DeletionLimiter:
         registry: Any = self.registry
         return DeletionLimiter(
-            percent=percent,
+            percent=lambda: percent,
             queue=self.queue,
             copies=copies,
             registry=registry,
