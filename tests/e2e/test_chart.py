@@ -282,7 +282,11 @@ def test_the_values_reach_the_daemon(plane: Cluster) -> None:
         "LOG_VERBOSITY": "2",
     }
     template = one(manifests, "Deployment")["spec"]["template"]
-    assert template["metadata"]["annotations"] == {"istio.io/rev": "cp-v115x.istio-system", "example.com/a": "b"}
+    assert template["metadata"]["annotations"] == {
+        "istio.io/rev": "cp-v115x.istio-system",
+        "example.com/a": "b",
+        "cluster-registry.k8s.cisco.com/deletion-limit-percent": "20",
+    }
     for value in ("nodeSelector", "tolerations", "affinity", "imagePullSecrets"):
         assert template["spec"][value] == EVERYTHING[value]
     (container,) = template["spec"]["containers"]
