@@ -318,5 +318,5 @@ class Daemon:
         self.events.emit(regarding=Reference(meta.RULE, "", rule, uid), type=type_, reason=reason, message=message)
 
     def _stored(self, target: Target, sent: Manifest, stored: Manifest) -> None:
-        if (target.group, target.kind) == (meta.GROUP, meta.RULE.kind):
+        if target[:2] == meta.RULE_KIND:
             self.registry.set_pruned(target.name, find_pruned_fields(sent, stored=stored))

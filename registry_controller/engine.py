@@ -260,7 +260,7 @@ class Engine:
         """Enqueue the target; a copy of a departed member may have been its last one."""
         self._observer.on_target_changed(target, owner)
         self.departures.on_copy_changed(target)
-        if (target.group, target.kind) == (meta.CLUSTER.group, meta.CLUSTER.kind) and self.quota.has_surplus:
+        if target[:2] == meta.CLUSTER_KIND and self.quota.has_surplus:
             self.clusters.request_plan()  # there may be room now for Clusters that peers offer
 
     def on_copy_gone(self, target: Target) -> None:

@@ -198,6 +198,8 @@ class Target(NamedTuple):
 CLUSTER: Final = GVK(GROUP, VERSION, "Cluster")
 RULE: Final = GVK(GROUP, VERSION, "ResourceSyncRule")
 FEATURE: Final = GVK(GROUP, VERSION, "ClusterFeature")
+CLUSTER_KIND: Final = GroupKind(GROUP, CLUSTER.kind)
+RULE_KIND: Final = GroupKind(GROUP, RULE.kind)
 SECRET: Final = GVK("", "v1", "Secret")
 NAMESPACE: Final = GVK("", "v1", "Namespace")
 NODE: Final = GVK("", "v1", "Node")

@@ -48,6 +48,10 @@ class LostObjects:
         if len(self.former) > _MOST_FORMER:
             del self.former[next(iter(self.former))]
 
+    def note_back(self, key: ObjectKey) -> None:
+        """Note that a feature exists: the former one of its name does not matter any more."""
+        self.former.pop(key, None)
+
     def note_unserved(self) -> None:
         """Note that the kind is not served: its objects went with its definition, as events or without."""
         self._is_unserved = True

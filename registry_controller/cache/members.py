@@ -37,7 +37,7 @@ class MemberRecord(NamedTuple):
 
 def cluster_target(name: str) -> Target:
     """Return the target for a Cluster."""
-    return Target(meta.GROUP, meta.CLUSTER.kind, "", name)
+    return Target(*meta.CLUSTER_KIND, "", name)
 
 
 def secret_target(key: ObjectKey) -> Target:

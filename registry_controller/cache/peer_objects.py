@@ -142,7 +142,7 @@ class PeerFeatures(PeerObjects):
         if _is_too_much(feature):
             return
         is_later = is_later_feature(feature, obj.annotations)
-        self._lost.former.pop(obj.key, None)
+        self._lost.note_back(obj.key)
         if self._held.get(obj.key.name) != feature or is_later != (obj.key.name in self._later):
             self._held[obj.key.name] = feature
             (self._later.add if is_later else self._later.discard)(obj.key.name)

@@ -42,7 +42,7 @@ def _edit_matches(text: str, items: Sequence[Item]) -> Iterator[str]:
     before = [item.manifest for item in items]
     for index, item in enumerate(items):
         group = meta.group_version(str(item.manifest.get("apiVersion", "")))[0]
-        if (group, item.manifest.get("kind")) != (meta.GROUP, meta.RULE.kind):
+        if (group, item.manifest.get("kind")) != meta.RULE_KIND:
             continue
         for misplaced in find_misplaced(item.manifest):
             node = item.node_at(misplaced.path)

@@ -131,7 +131,7 @@ class RuleDeletions:
         stored = self._registry.acting.get(name)
         if stored is None or not any(_is_of(stored, record) for record in self._registry.deleted_rules):
             return False
-        offers = self._sources.claiming(Target(meta.GROUP, meta.RULE.kind, "", name))
+        offers = self._sources.claiming(Target(*meta.RULE_KIND, "", name))
         return any(
             is_at_home(offer.record.marks, peer=offer.cache.peer, membership=False)
             and not offer.record.marks.sync_disabled

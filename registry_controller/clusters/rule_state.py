@@ -104,7 +104,7 @@ class RuleStates:
 
     def state_of_rule(self, target: Target, provenance: Provenance | None) -> RuleState | None:
         """Return the state of the rule that a copy of a rule was made from, at its owner; None for another copy."""
-        if provenance is None or target[:2] != (meta.GROUP, meta.RULE.kind):
+        if provenance is None or target[:2] != meta.RULE_KIND:
             return None
         rule = RuleID(provenance.owner, provenance.key.name, provenance.uid)
         presence, was_deleted = self._deletions.evaluate(rule)

@@ -68,7 +68,7 @@ class Departures:
         if target not in self._waits_for:
             return
         member = self._waits_for.pop(target)
-        if (cache := self._copies.cache_of(meta.GROUP, meta.CLUSTER.kind)) is not None:
+        if (cache := self._copies.cache_of(*meta.CLUSTER_KIND)) is not None:
             for key, record in cache.records.items():
                 if record.natural == member:
                     self._observer.on_cluster_due(cache.target(key), record.marks.owner or HERE)
@@ -77,7 +77,7 @@ class Departures:
         return (
             cache.target(key)
             for cache in self._copies.all_caches()
-            if (cache.kind.group, cache.kind.kind) != (meta.GROUP, meta.CLUSTER.kind)
+            if (cache.kind.group, cache.kind.kind) != meta.CLUSTER_KIND
             for key in cache.find(lambda group: group.owner == member)
             if self._must_go(cache.target(key), cache.records[key])
         )

@@ -85,5 +85,5 @@ class MemberQuota:
         return found
 
     def _here(self) -> Mapping[str, ClusterUID | None]:
-        cache = self._copies.cache_of(meta.GROUP, meta.CLUSTER.kind)
+        cache = self._copies.cache_of(*meta.CLUSTER_KIND)
         return {key.name: record.natural for key, record in cache.records.items()} if cache is not None else {}

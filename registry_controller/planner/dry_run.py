@@ -106,7 +106,7 @@ class DryRun:
 
     async def decide_members(self) -> None:
         """Decide about the Clusters first: decisions about other objects depend on which members have left (O6)."""
-        cache = self.engine.copies.cache_of(meta.GROUP, meta.CLUSTER.kind)
+        cache = self.engine.copies.cache_of(*meta.CLUSTER_KIND)
         for key in sorted(cache.records) if cache is not None else ():
             with contextlib.suppress(RegistryError):
                 await self.engine.reconciler.prove(self.engine.reconciler.decide(cluster_target(key.name)))

@@ -38,7 +38,6 @@ from registry_controller.sync.rule_conflicts import hits_beside, losers_of
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 from registry_controller.watch.fairness import EvaluationLimiter
 
-_RULE: Final = (meta.RULE.group, meta.RULE.kind)
 LARGE_BYTES: Final = 256 * 1024
 _LARGE_AT_ONCE: Final = 2
 """The most large objects of one member: decoded, an object may take ten times its length until it is written."""
@@ -171,7 +170,7 @@ class Applier:
             rule_created=self._rule_created(hit, before),
             rule_definition=self._rule_definition(hit, before) if hit.rule_owner == state.local else "",
             left=digest_paths(copy.left) if copy.left else (),
-            spec=digest_spec(copy.manifest) if target[:2] == _RULE and not copy.left else "",
+            spec=digest_spec(copy.manifest) if target[:2] == meta.RULE_KIND and not copy.left else "",
         )
         marked = with_provenance(copy.manifest, provenance)
         digest = self._updater.digest(marked)  # without the fields that are not written alone

@@ -201,7 +201,7 @@ class CopyUpdater:
 
     def _keep_pace(self, target: Target) -> None:
         """Count the change of a copied rule; ChangesTooOften where it must wait."""
-        if (target.group, target.kind) == (meta.RULE.group, meta.RULE.kind):
+        if target[:2] == meta.RULE_KIND:
             self._pace.enter(now=asyncio.get_running_loop().time())
 
     def _check_contention(self, target: Target, *, is_repair: bool) -> float:

@@ -65,7 +65,7 @@ class Enqueuer:
             self._add(target, peer)
         for local_cache, key, record in self._copies.awaiting_proof():
             provenance = record.marks.provenance
-            if not (group_kind == _RULE and provenance is not None and provenance.rule_owner == peer):
+            if not (group_kind == meta.RULE_KIND and provenance is not None and provenance.rule_owner == peer):
                 if peer not in (record.marks.owner, record.natural):
                     continue
                 # Features choose the rules: before they are known, any rule could want a copy.
@@ -114,7 +114,7 @@ class Enqueuer:
             return remaining is not None and group.rule not in remaining
 
         self._enqueue_copies_where(is_affected)
-        for target in (Target(*_RULE, "", rule) for rule in rules):  # another rule may have its name now
+        for target in (Target(*meta.RULE_KIND, "", rule) for rule in rules):  # another rule may have its name now
             if self._copies.has(target) or self._sources.claiming(target):
                 self._add(target, HERE)
         if remaining is not None:
@@ -127,7 +127,7 @@ class Enqueuer:
     def _enqueue_rules(self, remaining: Set[str]) -> None:
         """Enqueue copies of rules, which wait until their owner has deleted the rule, and rules that are offered."""
         for rule in remaining:
-            if self._copies.has(target := Target(*_RULE, "", rule)):
+            if self._copies.has(target := Target(*meta.RULE_KIND, "", rule)):
                 self._add(target, HERE)
         for cache in self._sources.all_caches():
             if cache.kind == meta.RULE:
@@ -178,7 +178,6 @@ def _claims_of(cache: SourceCache) -> Iterator[tuple[Target, str]]:
 
 
 _FEATURE: Final = (meta.FEATURE.group, meta.FEATURE.kind)
-_RULE: Final = (meta.RULE.group, meta.RULE.kind)
 _MEMBERSHIP: Final = ((meta.CLUSTER.group, meta.CLUSTER.kind), (meta.SECRET.group, meta.SECRET.kind))
 
 

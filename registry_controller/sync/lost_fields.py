@@ -16,8 +16,9 @@ from typing import Final, NoReturn, Protocol
 import msgspec
 
 from registry_controller.api.errors import ProtocolError, RegistryError
-from registry_controller.api.meta import GVK, GroupKind, Target
+from registry_controller.api.meta import GVK, GroupKind, ObjectKey, Target
 from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.write_results import Doubted
 from registry_controller.core.diff.schema_hashes import NOTHING_SEEN, look
 from registry_controller.report.logs import get_logger
@@ -89,7 +90,7 @@ class LostFields:
                 except RegistryError as error:
                     log.debug("the schemas' hashes cannot be read", error=str(error))
                 else:
-                    self._doubt(changed)
+                    self._doubt_changed(changed)
             self._has_any.clear()
 
     async def _read_hashes(self) -> Mapping[str, str]:
@@ -108,18 +109,21 @@ class LostFields:
                 del self._looks[kind]
             if (cache := self._copies.cache_of(*kind)) is not None:
                 for key in sorted(cache.records):
-                    cache.record_write(key, Doubted())
-                    self._enqueue(cache.target(key))
+                    self._doubt(cache, key)
 
-    def _doubt(self, changed: frozenset[str]) -> None:
+    def _doubt_changed(self, changed: frozenset[str]) -> None:
         """Enqueue the copies of changed API versions; drop those that lack nothing any more."""
         for target in sorted(self._targets):
             cache, record = self._copies.find(target)
             if cache is None or record is None or not record.lost:
                 self._targets.discard(target)
             elif _place_of(cache.kind) in changed:
-                cache.record_write(target.key, Doubted())
-                self._enqueue(target)
+                self._doubt(cache, target.key)
+
+    def _doubt(self, cache: LocalCache, key: ObjectKey) -> None:
+        """Compare a copy again."""
+        cache.record_write(key, Doubted())
+        self._enqueue(cache.target(key))
 
 
 def _place_of(kind: GVK) -> str:

@@ -35,7 +35,6 @@ from registry_controller.watch.fairness import EvaluationLimiter
 
 _CREATABLE_S: Final = 0.05
 ASK_TIMEOUT_S: Final = 10.0
-_CLUSTER: Final = (meta.GROUP, meta.CLUSTER.kind)
 
 
 class Judgment(NamedTuple):
@@ -204,7 +203,7 @@ class Reconciler:
 
     def _record_member(self, judgment: Judgment) -> None:
         """Record a decision about a Cluster: its member may have left, or be back."""
-        if judgment.state.target[:2] == _CLUSTER:
+        if judgment.state.target[:2] == meta.CLUSTER_KIND:
             self._departures.record_decision(_without_question(judgment).decision, judgment.state)
 
     async def _ask(self, state: TargetState, question: NeedsProof) -> TargetState:

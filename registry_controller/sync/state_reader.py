@@ -47,7 +47,6 @@ from registry_controller.sync.lost_matches import LostMatches
 from registry_controller.sync.made_once import RUN_WHEN_MADE, MadeOnce
 from registry_controller.sync.origin_reader import OriginReader
 
-_RULE: Final = (meta.GROUP, meta.RULE.kind)
 _NATIVE: Final = CurrentCopy(NATIVE, "", 0)
 
 
@@ -100,7 +99,7 @@ class StateReader:
                 self._copies.note_source(record)
                 current = current._replace(owner_had_it=True)
         elif (cache is not None and key in cache.natives) or (
-            target[:2] == _RULE and self._rule_states.keeps_name(target.name)
+            target[:2] == meta.RULE_KIND and self._rule_states.keeps_name(target.name)
         ):
             current = _NATIVE
         else:

@@ -103,7 +103,7 @@ def choose_shown(shown: Sequence[Manifest], *, published_address: str = "") -> M
 def _without_local_annotations(manifest: Manifest) -> Manifest:
     """Return a member's copy of a Cluster without the annotations that apply to the cluster in which they are set."""
     info, annotations = meta.metadata_of(manifest), meta.annotations_of(manifest)
-    target = Target(meta.GROUP, meta.CLUSTER.kind, "", str(info.get("name", "")))
+    target = Target(*meta.CLUSTER_KIND, "", str(info.get("name", "")))
     is_frozen = read_marks(annotations, of=target).frozen
     left_out = (*_LOCAL_ANNOTATIONS, *((meta.SYNC_DISABLED,) if is_frozen else ()))
     kept = {name: text for name, text in annotations.items() if name not in left_out}
