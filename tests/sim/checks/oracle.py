@@ -291,18 +291,12 @@ class Oracle:
         if rule is None and kind == "ResourceSyncRule":
             rule = self.rules(cluster)[-1]
         if rule is None:
-            home = self.name_of(marks.provenance["ruleOwner"])
-            if not home:
-                return Fate.STAYS
-            uid = marks.provenance.get("ruleUID", "")
-            if self._is_lost(home, uid, name=name):
-                return Fate.STAYS
-            if not self._is_recorded(home, uid):
-                return Fate.OPEN  # nothing may show that it was deleted
-            return Fate.GOES if deletes or marks.provenance["policy"] == "Delete" else Fate.STAYS
+            return self._fate_of_missing_rule(marks, deletes=deletes)
         if rule.is_idle:
             return Fate.STAYS
         is_maker = self._is_maker(rule, marks)
+        if source is not None and (waits := self._waits_for_own_rule(rule, marks)) is not None:
+            return waits
         goes = rule.deletes if is_maker and rule.kind == kind else marks.provenance["policy"] == "Delete"
         if self.world.came_back(cluster, "ResourceSyncRule", ObjectKey("", name)) and not deletes:
             return Fate.OPEN  # while there was none it was an orphan, of which nobody may have thought since
@@ -312,6 +306,15 @@ class Oracle:
             return Fate.GOES
         at = Place(copy["kind"], key_of(copy))
         return self._fate_by_move(cluster, rule, source, owner=owner, is_maker=is_maker, at=at, deletes=deletes or goes)
+
+    def _fate_of_missing_rule(self, marks: Marks, *, deletes: bool) -> Fate:
+        """Say what becomes of a copy whose rule is not here."""
+        home, uid = self.name_of(marks.provenance["ruleOwner"]), marks.provenance.get("ruleUID", "")
+        if not home or self._is_lost(home, uid, name=marks.provenance["rule"]):
+            return Fate.STAYS
+        if not self._is_recorded(home, uid):
+            return Fate.OPEN  # nothing may show that it was deleted
+        return Fate.GOES if deletes or marks.provenance["policy"] == "Delete" else Fate.STAYS
 
     def _fate_by_move(
         self, cluster: str, rule: Rule, source: Manifest, *, owner: str, is_maker: bool, at: Place, deletes: bool
@@ -338,6 +341,20 @@ class Oracle:
             return False
         is_same = source_named_by(found) == (source["kind"], key_of(source))
         return is_same and marks_of(found).owner == self.world.id_of(owner)
+
+    def _waits_for_own_rule(self, rule: Rule, marks: Marks) -> Fate | None:
+        """Say what becomes of a copy while a rule of another cluster has the name of the rule that made it (W3).
+
+        That rule gives up what it does not want once something shows that the copy's own rule was deleted; None then.
+        """
+        home_id, uid = marks.provenance.get("ruleOwner"), marks.provenance.get("ruleUID", "")
+        if not home_id or home_id == rule.rank[1] or rule.rank[1] == _CORE_RANK:
+            return None
+        home = self.name_of(home_id)
+        own = self.world.all(home, "ResourceSyncRule").get(ObjectKey("", rule.name)) if home else None
+        if not home or (own is not None and own["metadata"]["uid"] == uid):
+            return Fate.STAYS
+        return None if self._is_recorded(home, uid) else Fate.OPEN
 
     def _is_maker(self, rule: Rule, marks: Marks) -> bool:
         """Say whether a rule is the one that made a copy, and not another one of its name."""

@@ -80,9 +80,11 @@ def runs_two(stage: Stage, member: Member, end: str, duration_s: float) -> bool:
     second = member.start_second(**({} if end == "stays alone" else {"DELETION_LIMIT_PERCENT": "0"}))
 
     def finish() -> None:
+        if not second.runs:
+            return  # its cluster was down meanwhile, and another second one may run
         if end == "stays alone":
             member.roll_over()
-        elif second.runs:
+        else:
             second.kill() if end == "is killed" else second.cancel()
 
     stage.until(duration_s, finish)
