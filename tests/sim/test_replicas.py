@@ -21,10 +21,7 @@ async def two_daemons(group: SimGroup) -> tuple[Member, Member, Replica]:
     await group.join()
     second = here.start_second()
     await group.settle()
-    ear = second._ear
-    assert ear is not None
-    hear = ear._on_event
-    ear._on_event = lambda *event: asyncio.get_running_loop().call_later(LATE_S, hear, *event)
+    second.hear_late(LATE_S)
     for name in "xyz":
         owner.create(config_map(name, {"n": "1"}))
     return here, owner, second

@@ -54,7 +54,7 @@ class SimEar:
 
     Only events of one object (one uid) come in order, as kopf's do. While the way home is broken it hears nothing, and
     afterwards what it missed. As the real one it asks for complete lists soon after it has started, because nobody told
-    it what was deleted before.
+    it what was deleted before. `lag_s` is how much later than usual it hears everything.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class SimEar:
         self._last_s: dict[str, float] = {}
         self._missed: list[tuple[str, str, Manifest]] = []
         self._on = False
+        self.lag_s = 0.0
 
     def start(self) -> None:
         """Begin to listen."""
@@ -106,7 +107,7 @@ class SimEar:
 
     def _later(self, kind: Kind, event_type: str, manifest: Manifest) -> None:
         loop, uid = asyncio.get_running_loop(), manifest["metadata"]["uid"]
-        due_s = loop.time() + self._wire.delay() + self._wire.lateness()
+        due_s = loop.time() + self._wire.delay() + self._wire.lateness() + self.lag_s
         self._last_s[uid] = max(self._last_s.get(uid, 0.0) + 1e-6, due_s)
         loop.call_at(self._last_s[uid], self._tell, kind.plural, event_type, manifest)
 
@@ -171,6 +172,11 @@ class Replica:
         self._life.is_over = True
         self._end()
         self._later(_UNREADY_S, lambda: not self.runs, ready=False)
+
+    def hear_late(self, lag_s: float) -> None:
+        """Let the daemon hear of our own kinds later than the other one from now on, once it has begun to listen."""
+        if self._ear is not None:
+            self._ear.lag_s = lag_s
 
     def list_own_kinds_again(self) -> None:
         """Let the daemon hear all objects of our own kinds once more, unless it has not begun to."""

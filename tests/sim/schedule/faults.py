@@ -31,6 +31,8 @@ from tests.sim.schedule.tally import RESTORED, RESTORED_AHEAD
 
 Names = Sequence[str]
 _DURATIONS_S = (0.3, 2.0, 8.0, 25.0, 60.0)
+_LISTENS_S = 1.0
+"""By then a daemon that was started listens to the events of our own kinds."""
 
 
 def _duration(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
@@ -70,16 +72,25 @@ def is_down(stage: Stage, member: Member, duration_s: float) -> None:
 
 
 @deed(
-    lambda chance, who, names: (chance.choice(("ends", "is killed", "stays alone")), chance.choice(_DURATIONS_S)),
+    lambda chance, who, names: (
+        chance.choice(("ends", "is killed", "stays alone")), chance.choice(_DURATIONS_S), chance.choice((0.0, 1.0)),
+    ),
     fault=True, weight=0,
 )  # fmt: skip
-def runs_two(stage: Stage, member: Member, end: str, duration_s: float) -> bool:
-    """Run a second daemon for a while; it ends, is killed, or stays alone. One that does not stay has no limit."""
+def runs_two(stage: Stage, member: Member, end: str, duration_s: float, lag_s: float) -> bool:
+    """Run a second daemon for a while; it ends, is killed, or stays alone. One that does not stay has no limit.
+
+    Some seconds after its start, it hears of our own kinds late.
+    """
     if not member.has_pods or member.has_two:
         return False
     second = member.start_second(**({} if end == "stays alone" else {"DELETION_LIMIT_PERCENT": "0"}))
 
+    late = asyncio.get_running_loop().call_later(_LISTENS_S, second.hear_late, lag_s)
+
     def finish() -> None:
+        late.cancel()
+        second.hear_late(0.0)
         if not second.runs:
             return  # its cluster was down meanwhile, and another second one may run
         if end == "stays alone":
