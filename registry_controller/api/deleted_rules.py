@@ -21,8 +21,8 @@ from registry_controller.api.meta import UID_LENGTH, Manifest
 FORMAT: Final = 1
 LASTS: Final = timedelta(days=90)
 MOST: Final = 256
-_LENGTH: Final = 128 * 1024
-_LATER_LENGTH: Final = 256 * 1024  # an object's annotations have no more
+_LENGTH: Final = 256 * 1024  # an object's annotations have no more
+_WRITTEN_LENGTH: Final = 128 * 1024  # the object has other annotations, too
 _NAME_LENGTH: Final = 253
 
 
@@ -41,7 +41,7 @@ def read_deleted_rules(annotations: Mapping[str, str]) -> frozenset[DeletedRule]
 
 def has_later_format(annotations: Mapping[str, str]) -> bool:
     """Return whether the record was written by a later version: it is not to be changed."""
-    return is_later(read_object(annotations.get(meta.DELETED_RULES, ""), most=_LATER_LENGTH), than=FORMAT)
+    return is_later(read_object(annotations.get(meta.DELETED_RULES, ""), most=_LENGTH), than=FORMAT)
 
 
 def _read_content(annotations: Mapping[str, str]) -> Mapping[str, Any]:
@@ -78,7 +78,7 @@ def write_deleted_rules(rules: Iterable[DeletedRule], *, before: Mapping[str, st
     held = _read_entries(content)
     plain = {"format": FORMAT, "rules": [*entries.values()]}
     whole = {**content, **plain, "rules": [{**held.get(rule, {}), **entry} for rule, entry in entries.items()]}
-    return write_object(whole, plain=plain, most=_LENGTH)
+    return write_object(whole, plain=plain, most=_WRITTEN_LENGTH)
 
 
 def keep_lasting(rules: Iterable[DeletedRule], *, today: date) -> frozenset[DeletedRule]:

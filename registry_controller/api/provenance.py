@@ -19,12 +19,13 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from registry_controller.api import meta
+from registry_controller.api.jsontext import write_object
 from registry_controller.api.meta import GVK, UID_LENGTH, ClusterUID, Manifest, ObjectKey, Target, cluster_id, revision
 
 FORMAT: Final = 1
 
-_LENGTH: Final = 4096  # seven names of 253 characters, seven of 64, and some shorter values
-_LATER_LENGTH: Final = 64 * 1024
+_LENGTH: Final = 64 * 1024  # the longest names take 4096 characters; the rest is for the fields of later versions
+_TEXT_LENGTH: Final = 4096
 _TIME_LENGTH: Final = 40
 
 _OPTIONAL: Final = (
@@ -151,7 +152,10 @@ class Provenance:
 
 
 def encode(provenance: Provenance) -> str:
-    """Return the value of the annotation: compact JSON with sorted keys."""
+    """Return the value of the annotation: compact JSON with sorted keys.
+
+    Fields of a later version are left out where the daemon could not read the text with them again.
+    """
     source, key, copy = provenance.source, provenance.key, provenance.copy
     place = {"group": copy.group, "kind": copy.kind, "namespace": copy.namespace, "name": copy.name}
     if provenance.cluster:
@@ -182,9 +186,8 @@ def encode(provenance: Provenance) -> str:
     for field, name in _OPTIONAL:
         if value := getattr(provenance, field):
             content[name] = value
-    for name, text in provenance.unknown:
-        content[name] = orjson.Fragment(text)
-    return orjson.dumps(content, option=orjson.OPT_SORT_KEYS).decode()
+    unknown = {name: orjson.Fragment(text) for name, text in provenance.unknown}
+    return write_object({**content, **unknown}, plain=content, most=_LENGTH)
 
 
 def with_provenance(manifest: Manifest, provenance: Provenance) -> Manifest:
@@ -197,7 +200,7 @@ def with_provenance(manifest: Manifest, provenance: Provenance) -> Manifest:
 def decode(text: str | None, *, of: Target) -> Provenance | None:
     """Parse the annotation of the object `of`; None if it is missing, invalid, of a later format, or another object's.
 
-    An annotation is invalid if it is longer than valid names allow.
+    An annotation of more than 64 KiB is invalid.
     """
     if not text or len(text) > _LENGTH:
         return None
@@ -242,7 +245,7 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
 def has_later_format(text: str) -> bool:
     """Return whether a later version of the daemon wrote the annotation, in a format that this one cannot read."""
     try:
-        return len(text) <= _LATER_LENGTH and _is_later(orjson.loads(text))
+        return len(text) <= _LENGTH and _is_later(orjson.loads(text))
     except _UNREADABLE:
         return False
 
@@ -253,8 +256,11 @@ def _is_later(found: Mapping[str, Any]) -> bool:
 
 
 def _read_unknown(found: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the fields that this version does not know, with their JSON text."""
-    return tuple((name, orjson.dumps(found[name]).decode()) for name in sorted(found.keys() - _NAMES))
+    """Return the fields that this version does not know, with their JSON text; none where they are nested too deep."""
+    try:
+        return tuple((name, orjson.dumps(found[name]).decode()) for name in sorted(found.keys() - _NAMES))
+    except orjson.JSONEncodeError:
+        return ()
 
 
 def _definition_of(found: Mapping[str, Any]) -> str:
@@ -325,7 +331,7 @@ def _digest(copy: Target, cluster: ClusterUID) -> str:
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=6).hexdigest()
 
 
-def _text(found: Mapping[str, Any], key: str, *, most: int = _LENGTH) -> str:
+def _text(found: Mapping[str, Any], key: str, *, most: int = _TEXT_LENGTH) -> str:
     value = found[key]
     if not isinstance(value, str) or len(value) > most:
         raise TypeError(key)

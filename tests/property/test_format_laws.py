@@ -54,6 +54,7 @@ JSON = st.recursive(
     max_leaves=8,
 )
 LATER = st.integers(2, 99)
+MOST = 64 * 1024
 ADDED = st.dictionaries(st.text("xyz", min_size=1, max_size=4), JSON, max_size=3)
 
 
@@ -69,6 +70,24 @@ def test_fields_of_a_later_version_are_kept_and_are_no_difference(added: dict[st
     rewritten = replace(MADE, revision=8, unknown=found.unknown)
     assert orjson.loads(encode(rewritten)) == {**orjson.loads(encode(replace(MADE, revision=8))), **added}
     assert decode(encode(rewritten), of=COPY) == rewritten
+
+
+@pytest.mark.parametrize("length", [0, 4096, MOST - 600, MOST - 400])
+def test_a_provenance_that_the_daemon_writes_can_be_read_again(length: int) -> None:
+    """However long the fields of a later version are: those that leave no room for its own are left out."""
+    found = decode(_with(later="x" * length), of=COPY)
+    assert found is not None
+    longer = replace(MADE, left=tuple(f"{number:08x}" for number in range(64)), unknown=found.unknown)
+    text = encode(longer)
+    assert len(text) <= MOST
+    assert decode(text, of=COPY) == (longer if length <= 4096 else replace(longer, unknown=()))
+
+
+def test_a_provenance_is_read_up_to_its_limit_and_whatever_is_nested_in_it() -> None:
+    longest = MOST - len(_with(later=""))
+    assert decode(_with(later="x" * longest), of=COPY) is not None
+    assert decode(_with(later="x" * (longest + 1)), of=COPY) is None
+    assert decode(f'{encode(MADE)[:-1]},"later":{_nested(300)}}}', of=COPY) == MADE
 
 
 @given(st.sampled_from(("", "r", "s")), st.sampled_from(("", "r", "s")), st.text(max_size=70) | JSON)
@@ -177,6 +196,12 @@ def test_a_record_that_cannot_be_kept_whole_is_kept_without_further_fields(added
     text = write_deleted_rules(rules, before=before)
     assert text == write_deleted_rules(rules)
     assert read_deleted_rules({meta.DELETED_RULES: text}) == {*rules}
+
+
+def test_a_record_is_read_however_long_the_fields_of_a_later_version_are() -> None:
+    rule = DeletedRule("r", "u", datetime.date(2026, 1, 1))
+    longer = orjson.dumps({**orjson.loads(write_deleted_rules([rule])), "added": "x" * 200 * 1024}).decode()
+    assert read_deleted_rules({meta.DELETED_RULES: longer}) == {rule}
 
 
 @given(ADDED, LATER, st.sampled_from(["{}", "", "[1]", "{", '{"version":"0","formats":3}']))

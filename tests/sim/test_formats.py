@@ -88,12 +88,13 @@ def test_a_copy_of_a_later_version_stays_as_it_is(act: str) -> None:
     simulate(play, n=3)
 
 
-def test_fields_that_a_later_version_added_are_kept_when_the_copy_is_written() -> None:
+@pytest.mark.parametrize("length", [1, 60_000])
+def test_fields_that_a_later_version_added_are_kept_when_the_copy_is_written(length: int) -> None:
     async def play(group: SimGroup) -> None:
         await _copied(group)
         a, b = group["a"], group["b"]
         info = (found := _find(a))["metadata"]
-        added = {"revision": "7", "is": [1]}
+        added = {"revision": "7", "is": ["x" * length]}
         text = json.dumps({**json.loads(info["annotations"][PROVENANCE]), "later": added})
         a.replace({**found, "metadata": {**info, "annotations": {**info["annotations"], PROVENANCE: text}}})
         revision = _find(a)["metadata"]["resourceVersion"]
@@ -103,6 +104,9 @@ def test_fields_that_a_later_version_added_are_kept_when_the_copy_is_written() -
         await group.settle()
         assert _find(a)["data"] == {"a": "2"}
         assert json.loads(_find(a)["metadata"]["annotations"][PROVENANCE])["later"] == added
+        b.delete("ConfigMap", "x", namespace="default")
+        await group.settle()
+        assert a.find("ConfigMap", "x", namespace="default") is None
 
     simulate(play, n=2)
 
