@@ -134,6 +134,34 @@ def test_a_copy_that_is_made_anew_gets_the_clusters_values_again() -> None:
     simulate(scenario, n=2)
 
 
+@pytest.mark.parametrize("count", [64, 65])
+def test_a_rule_may_take_out_any_number_of_places(count: int) -> None:
+    """Their values are this cluster's, also after the copy was made anew, and after a restart."""
+
+    async def scenario(group: SimGroup) -> None:
+        entry = {"mutations": {"labels": {"remove": [f"l{number}" for number in range(count)]}}}
+        here, owner = await a_copy(group, DEPLOYMENT, deployment(3), entry)
+        info = {"name": "web", "namespace": "default", "labels": {"l0": "ours"}}
+        here.write_as("tuner", {"kind": "Deployment", "metadata": info})
+        owner.apply(deployment(4))
+        await group.settle()
+        assert replicas_of(here) == 4
+        owner.replace_by_force(deployment(4, app="other"))
+        for _ in range(2):
+            await group.settle()
+            found = here.get("Deployment", "web", namespace="default")
+            assert found["spec"]["selector"] == {"matchLabels": {"app": "other"}}
+            assert found["metadata"]["labels"]["l0"] == "ours"
+            assert here.condition("ResourceSyncRule", "leaving", "Synced")["status"] == "True"
+            await here.restart()
+        owner.apply(deployment(5, app="other"))
+        await group.settle()
+        assert replicas_of(here) == 5
+        assert here.get("Deployment", "web", namespace="default")["metadata"]["labels"]["l0"] == "ours"
+
+    simulate(scenario, n=2)
+
+
 def test_what_only_we_wrote_goes_with_the_edit_that_removes_it() -> None:
     """A Secret's key: also when the daemon is down while the rule is edited."""
 

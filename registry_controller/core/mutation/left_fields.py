@@ -200,12 +200,13 @@ def _is_element_of(left: LeftPath, document: Any) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def digest_paths(paths: tuple[LeftPath, ...]) -> tuple[str, ...]:
-    """Return a short digest of each of the first 64 places, so that the annotation stays short.
+    """Return a short digest of each place; of more than 64, one of all, so that the annotation stays short.
 
     A path belongs to the rule and has no object data.
     """
-    plain = ([list(step) if isinstance(step, Named) else step for step in path] for path in paths[:_MOST_RECORDED])
-    return tuple(hashlib.blake2b(orjson.dumps(steps), digest_size=4).hexdigest() for steps in plain)
+    plain = [[list(step) if isinstance(step, Named) else step for step in path] for path in paths]
+    digested: list[Any] = plain if len(plain) <= _MOST_RECORDED else [plain]
+    return tuple(hashlib.blake2b(orjson.dumps(part), digest_size=4).hexdigest() for part in digested)
 
 
 def format_path(left: Iterable[Step]) -> str:
@@ -266,14 +267,15 @@ def build_left_fields(paths: Sequence[LeftPath], *, settled: frozenset[str]) -> 
     if not paths:
         return None
     digests = digest_paths(tuple(paths))
-    return _build([(path, digest in settled) for path, digest in zip(paths, digests, strict=True)])
+    each = digests if len(digests) == len(paths) else digests * len(paths)
+    return _build([(path, digest in settled) for path, digest in zip(paths, each, strict=True)])
 
 
-def _build(paths: Sequence[tuple[Sequence[Step], bool]]) -> LeftFields:
-    ends = [is_settled for path, is_settled in paths if not path]
-    steps = dict.fromkeys(path[0] for path, _ in paths if path)
-    below = {
-        step: _build([(path[1:], is_settled) for path, is_settled in paths if path and path[0] == step])
-        for step in steps
-    }
-    return LeftFields(bool(ends), any(ends), below)
+def _build(paths: Iterable[tuple[Sequence[Step], bool]]) -> LeftFields:
+    ends, below = list[bool](), dict[Step, list[tuple[Sequence[Step], bool]]]()
+    for path, is_settled in paths:
+        if path:
+            below.setdefault(path[0], []).append((path[1:], is_settled))
+        else:
+            ends.append(is_settled)
+    return LeftFields(bool(ends), any(ends), {step: _build(found) for step, found in below.items()})

@@ -180,6 +180,26 @@ def test_the_tree_knows_what_is_left_below_what() -> None:
     assert build_left_fields((), settled=settled) is None
 
 
+@pytest.mark.parametrize("count", [64, 65, 5000])
+def test_any_number_of_places_is_recorded_in_a_few_digests(count: int) -> None:
+    """Of more than 64 they are settled together: a copy that was written with others has none of them settled."""
+    paths: tuple[LeftPath, ...] = tuple(("spec", f"k{number}") for number in range(count))
+    digests = digest_paths(paths)
+    assert len(digests) == (count if count <= 64 else 1)
+
+    def settled_of(recorded: tuple[str, ...]) -> set[bool]:
+        tree = build_left_fields(paths, settled=frozenset(recorded))
+        spec = tree.field("spec") if tree is not None else None
+        assert spec is not None
+        found = [spec.field(f"k{number}") for number in range(count)]
+        assert all(one is not None and one.is_left for one in found)
+        return {one.is_settled for one in found if one is not None}
+
+    assert settled_of(digests) == {True}
+    assert settled_of(()) == {False}
+    assert settled_of(digest_paths(paths[:-1])) == ({True, False} if count <= 64 else {False})
+
+
 def test_a_place_is_spelled_as_users_read_it() -> None:
     assert format_path(("spec", "ports", HTTP, "a.b", 0, "c")) == "spec.ports[name=http][a.b][0].c"
 
