@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import orjson
 
 from registry_controller.api import meta
-from registry_controller.api.errors import Conflict, Contested, Immutable
+from registry_controller.api.errors import Conflict, Contested, Forbidden, Immutable, Invalid
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.copy_record import CopyRecord
@@ -29,7 +29,7 @@ from registry_controller.report.metrics import Metrics
 from registry_controller.sync.contention import MOST, Repair, Repairs
 from registry_controller.sync.copy_writer import CopyWriter, copy_slot
 from registry_controller.sync.desired_copy import DesiredCopy
-from registry_controller.sync.made_once import RUN_WHEN_MADE, MadeOnce
+from registry_controller.sync.made_once import MadeOnce
 from registry_controller.sync.pace import Pace
 from registry_controller.sync.stored_form import IRREPLACEABLE
 from registry_controller.watch.body_cache import BodyCache
@@ -117,10 +117,7 @@ class CopyUpdater:
         self._keep_pace(state.target)
         obj = self._bodies.peek(copy_slot(cache.kind, state.target.key)) if is_repair else None
         self._contention.record_absence(state.target)
-        if state.target[:2] in RUN_WHEN_MADE:
-            self._made_once.forget(state.target)
-        deletion = self._writer.delete(state.target, cache.kind, uid=decision.uid, revision=decision.revision)
-        await self._timed("delete", state.target, deletion)
+        await self._delete(state.target, cache, uid=decision.uid, revision=decision.revision)
         self._contention.record_deletion(state.target, decision.uid)
         if is_repair:
             self._contention.record_repair(state.target, Repair.CREATES, _list_managers(obj), now=now)
@@ -179,8 +176,7 @@ class CopyUpdater:
         if state.namespace is NamespaceState.MISSING:
             await self._writer.create_namespace(state.target.namespace)
         await self._timed("create", state.target, self._writer.create(wanted, cache))
-        if state.target[:2] in RUN_WHEN_MADE:
-            self._made_once.note(state.target, wanted.marks)
+        self._made_once.record_creation(state.target, wanted.marks)
         self._contention.record_write(state.target, wanted.digest, is_new=True)
         if is_repair:
             self._contention.record_repair(state.target, Repair.DELETES, now=now)
@@ -191,13 +187,20 @@ class CopyUpdater:
         present = await self._writer.read(wanted, record)
         await self._writer.check_replaceable(wanted, over=present)
         self._contention.record_absence(target)
-        self._made_once.forget(target)
-        deletion = self._writer.delete(target, cache.kind, uid=record.uid, revision=record.revision)
-        await self._timed("delete", target, deletion)
+        await self._delete(target, cache, uid=record.uid, revision=record.revision)
         await self._timed("create", target, self._writer.create(wanted, cache, over=present))
         self._contention.record_write(target, wanted.digest, is_new=True)
-        self._made_once.note(target, wanted.marks)
+        self._made_once.record_creation(target, wanted.marks)
         self._recreated(target, _rule_of(wanted), why)
+
+    async def _delete(self, target: Target, cache: LocalCache, *, uid: str, revision: int) -> None:
+        """Delete a copy of that uid and resourceVersion."""
+        self._made_once.record_deletion(target, uid)  # its event may come before the answer
+        try:
+            await self._timed("delete", target, self._writer.delete(target, cache.kind, uid=uid, revision=revision))
+        except (Forbidden, Invalid):
+            self._made_once.withdraw_deletion(target, uid)
+            raise
 
     def _keep_pace(self, target: Target) -> None:
         """Count the change of a copied rule; ChangesTooOften where it must wait."""

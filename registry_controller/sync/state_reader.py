@@ -166,9 +166,9 @@ class StateReader:
     def _read_spent(
         self, target: Target, record: CopyRecord | None, namespace: NamespaceState, *, is_here: bool
     ) -> str:
-        """Return the uid of the source whose copy was here and is not any more; empty for none."""
+        """Return the uid of the source whose copy was here, until another client deleted it; empty for none."""
         if record is not None:
-            self._made_once.note(target, record.marks)
+            self._made_once.note(target, record.uid, record.marks, is_going=record.deleting)
         if is_here:
             return ""
         if namespace is not NamespaceState.ACTIVE:

@@ -318,16 +318,44 @@ def test_a_pod_that_somebody_deleted_here_is_made_again_for_a_new_source_only() 
     simulate(scenario, n=2)
 
 
-def test_a_pod_that_the_daemon_took_away_itself_is_made_again() -> None:
+def _hold(here: Member, *, finalizers: tuple[str, ...]) -> None:
+    """Let the Pod wait for the end of its deletion, as for its grace period, or end that."""
+    held = here.get("Pod", "once", namespace="default")
+    here.replace({**held, "metadata": {**held["metadata"], "finalizers": [*finalizers]}})
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+@pytest.mark.parametrize("deleted", ["by a rule", "to be made anew"])
+def test_a_pod_that_the_daemon_deleted_itself_is_made_again(is_slow: bool, deleted: str) -> None:
+    """A2, W3: also when it takes its time to go. One that somebody else deletes then is not."""
+
     async def scenario(group: SimGroup) -> None:
         source = {"kind": "Pod", "metadata": {"name": "once", "namespace": "default"}, "spec": {}}
         here, _ = await a_copy(group, POD, source)
-        here.apply(rule("leaving", POD, {"match": [{"namespaces": ["none"]}]}, deletionPolicy="Delete"))
+        if is_slow:
+            _hold(here, finalizers=("sim/grace",))
+        if deleted == "by a rule":
+            here.apply(rule("leaving", POD, {"match": [{"namespaces": ["none"]}]}, deletionPolicy="Delete"))
+        else:
+            named = {"type": "replace", "path": "/spec/hostname?", "value": "x"}
+            here.apply(rule("leaving", POD, {"match": [{}], "mutations": {"overrides": [named]}}))
+        await asyncio.sleep(60)
+        if is_slow:
+            assert here.get("Pod", "once", namespace="default")["metadata"]["deletionTimestamp"]
+            _hold(here, finalizers=())
+        await group.settle()
+        if deleted == "by a rule":
+            assert here.find("Pod", "once", namespace="default") is None
+            here.apply(rule("leaving", POD, {"match": [{}]}))
+        await group.settle()
+        if is_slow:
+            _hold(here, finalizers=("sim/grace",))
+        here.delete("Pod", "once", namespace="default")
+        await group.settle()
+        if is_slow:
+            _hold(here, finalizers=())
         await group.settle()
         assert here.find("Pod", "once", namespace="default") is None
-        here.apply(rule("leaving", POD, {"match": [{}]}))
-        await group.settle()
-        assert here.find("Pod", "once", namespace="default") is not None
 
     simulate(scenario, n=2)
 

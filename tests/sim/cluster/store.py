@@ -312,7 +312,12 @@ def _bare(manifest: Manifest) -> dict[str, Any]:
     return {**manifest, "metadata": {k: v for k, v in manifest["metadata"].items() if k not in left_out}}
 
 
-_FIXED = {"Secret": ["type"], "Deployment": ["spec.selector"], "CustomResourceDefinition": ["spec.scope"]}
+_FIXED = {
+    "Secret": ["type"],
+    "Pod": ["spec.hostname"],
+    "Deployment": ["spec.selector"],
+    "CustomResourceDefinition": ["spec.scope"],
+}
 """What no update may change, by kind."""
 
 

@@ -32,11 +32,44 @@ def marks(target: Target, uid: str) -> Marks:
 )
 def test_the_sources_of_such_kinds_are_known_until_we_take_their_copies_away(target: Target, expected: str) -> None:
     made = MadeOnce()
-    made.note(target, marks(target, "u"))
-    made.note(Target("", "Pod", "apps", "native"), NATIVE)
+    made.note(target, "copy", marks(target, "u"), is_going=False)
+    made.note(Target("", "Pod", "apps", "native"), "mine", NATIVE, is_going=False)
     assert (made.source_of(target), made.source_of(target._replace(name="native"))) == (expected, "")
-    made.forget(target)
+    made.record_deletion(target, "copy")
     assert made.source_of(target) == ""
+
+
+def test_a_copy_that_we_deleted_may_be_made_again_however_often_it_is_read_while_it_goes() -> None:
+    made = MadeOnce()
+    made.record_creation(POD, marks(POD, "u"))
+    for is_going in (False, True):
+        made.note(POD, "copy", marks(POD, "u"), is_going=is_going)
+        assert made.source_of(POD) == "u"
+    made.record_deletion(POD, "copy")
+    for is_going in (False, True):
+        made.note(POD, "copy", marks(POD, "u"), is_going=is_going)
+        assert made.source_of(POD) == ""
+    made.note(POD, "next", marks(POD, "u"), is_going=False)
+    made.record_deletion(POD, "copy")
+    assert made.source_of(POD) == "u"
+
+
+def test_a_deletion_that_was_refused_is_none() -> None:
+    made = MadeOnce()
+    made.note(POD, "copy", marks(POD, "u"), is_going=False)
+    made.record_deletion(POD, "copy")
+    made.withdraw_deletion(POD, "copy")
+    assert made.source_of(POD) == "u"
+
+
+def test_a_copy_that_went_already_when_the_daemon_started_may_be_made_again() -> None:
+    """The daemon before may have deleted it. One that this daemon made, and somebody deleted, is known."""
+    made = MadeOnce()
+    made.note(POD, "copy", marks(POD, "u"), is_going=True)
+    assert made.source_of(POD) == ""
+    made.record_creation(POD, marks(POD, "u"))
+    made.note(POD, "next", marks(POD, "u"), is_going=True)
+    assert made.source_of(POD) == "u"
 
 
 def decided(*, spent: str) -> Decision:
