@@ -16,6 +16,7 @@ copy_writer          sends the write; nothing else in the daemon writes an objec
 stored_form          dry runs: how the API server stores a wanted copy
 lost_fields          copies that lack fields which the API server does not store
 digest               digests of objects
+replaced_copies      copies that were deleted to be made again, with this cluster's values
 contention           pauses in a fight with another writer
 relayed_credentials  credentials that only relays have, tried without being stored
 pace                 how often rules of other clusters may change here

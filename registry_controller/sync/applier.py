@@ -78,8 +78,7 @@ class Applier:
                 await self._updater.delete(state, decision)
                 return Result(decision)
             case Hold() | Skip() | NeedsProof():
-                if state.current is None:
-                    self._updater.note_absent(state.target)
+                self._updater.note_idle(state, is_held=isinstance(decision, Hold) and bool(state.claims))
                 return Result(decision, self._losers_of(state.target))
 
     async def _apply(self, state: TargetState, decision: Apply, offer: Offer, beside: tuple[Hit, ...]) -> Result:

@@ -6,14 +6,16 @@ Law: the first few repairs are made at once, and after them one a minute, until 
 from __future__ import annotations
 
 import enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from registry_controller.api.meta import Target
+
+_T = TypeVar("_T")
 
 AT_ONCE: Final = 5
 PAUSE_S: Final = 60.0
 _RESTED_S: Final = 5 * PAUSE_S
-MOST: Final = 10_000
+_MOST: Final = 10_000
 
 
 class Repair(enum.Enum):
@@ -42,7 +44,7 @@ class Repairs:
         held = self._contended.pop(target, None)
         repairs = held.repairs + 1 if held is not None and now - held.last_s < _RESTED_S else 1
         self._contended[target] = _Contended(repairs, now, cause, managers or (held.managers if held else ()))
-        if len(self._contended) > MOST:
+        if len(self._contended) > _MOST:
             del self._contended[next(iter(self._contended))]
 
     def pause_s(self, target: Target, *, now: float) -> float:
@@ -57,3 +59,55 @@ class Repairs:
         held = self._contended[target]
         known = held.managers if held.cause is not Repair.DELETES else ()
         return held.cause.value.format(", ".join(known) or "somebody")
+
+
+class Contention(Repairs):
+    """The repairs of each copy, and the state that was written, or the object that was deleted, last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written: dict[Target, bytes] = {}
+        self._statuses: dict[Target, bytes] = {}
+        self._deleted: dict[Target, str] = {}
+
+    def record_write(self, target: Target, digest: bytes, *, is_new: bool = False) -> None:
+        """Record the digest of the state that was written; a new copy has no status yet."""
+        _put(self._written, target, digest)
+        if is_new:
+            self._statuses.pop(target, None)
+
+    def is_repair(self, target: Target, digest: bytes) -> bool:
+        """Report whether this very state was written last, so that another state here needs a repair."""
+        return self._written.get(target) == digest
+
+    def record_status(self, target: Target, digest: bytes) -> None:
+        """Record the digest of the status that was written."""
+        _put(self._statuses, target, digest)
+
+    def is_status_repair(self, target: Target, digest: bytes) -> bool:
+        """Report whether this very status was written last to the copy that is here."""
+        return self._statuses.get(target) == digest
+
+    def record_absence(self, target: Target) -> None:
+        """Record that a copy is rightly absent: we delete it, or no rule makes it now."""
+        self._written.pop(target, None)
+
+    def record_wanted(self, target: Target) -> None:
+        """Record that a copy is wanted, so that its next deletion is not a repair."""
+        self._deleted.pop(target, None)
+
+    def record_deletion(self, target: Target, uid: str) -> None:
+        """Record that we deleted an object."""
+        _put(self._deleted, target, uid)
+
+    def is_made_again(self, target: Target, uid: str) -> bool:
+        """Report whether an object has the place of one that we deleted and that was not wanted since."""
+        return self._deleted.get(target, uid) != uid
+
+
+def _put(held: dict[Target, _T], target: Target, value: _T) -> None:
+    """Keep a value as the newest, and drop the oldest beyond the limit."""
+    held.pop(target, None)
+    held[target] = value
+    if len(held) > _MOST:
+        del held[next(iter(held))]

@@ -26,11 +26,12 @@ from registry_controller.core.decision.state import NamespaceState, TargetState
 from registry_controller.core.diff.managed_fields import read_owners
 from registry_controller.kube.object import PartialObject
 from registry_controller.report.metrics import Metrics
-from registry_controller.sync.contention import MOST, Repair, Repairs
+from registry_controller.sync.contention import Contention, Repair
 from registry_controller.sync.copy_writer import CopyWriter, copy_slot
 from registry_controller.sync.desired_copy import DesiredCopy
 from registry_controller.sync.made_once import MadeOnce
 from registry_controller.sync.pace import Pace
+from registry_controller.sync.replaced_copies import ReplacedCopies
 from registry_controller.sync.stored_form import IRREPLACEABLE
 from registry_controller.watch.body_cache import BodyCache
 
@@ -75,6 +76,7 @@ class CopyUpdater:
         self._put_back = put_back
         self._lost = lost
         self._contention = Contention()
+        self._replaced = ReplacedCopies()
         self._pace = Pace()
 
     async def update(
@@ -83,6 +85,7 @@ class CopyUpdater:
         """Write a copy, and its status, where they differ from the wanted state; return whether that took a write."""
         self._contention.record_wanted(state.target)
         has_written = await self._update(state, wanted, cache, record, reason=reason)
+        self._replaced.forget(state.target)
         record = cache.records.get(state.target.key)
         digest = self._writer.status_digest(wanted)
         if record is not None and record.status_digest != digest:
@@ -117,21 +120,31 @@ class CopyUpdater:
         self._keep_pace(state.target)
         obj = self._bodies.peek(copy_slot(cache.kind, state.target.key)) if is_repair else None
         self._contention.record_absence(state.target)
+        self._replaced.forget(state.target)
         await self._delete(state.target, cache, uid=decision.uid, revision=decision.revision)
         self._contention.record_deletion(state.target, decision.uid)
         if is_repair:
             self._contention.record_repair(state.target, Repair.CREATES, _list_managers(obj), now=now)
 
-    def note_absent(self, target: Target) -> None:
-        """Record that a copy is rightly absent, so that its next creation is not a repair."""
-        self._contention.record_absence(target)
+    def note_idle(self, state: TargetState, *, is_held: bool) -> None:
+        """Record that nothing is written for a target now: without a copy, its next creation is not a repair.
+
+        `is_held` means that a copy is offered, and may be written once something else is known here.
+        """
+        if state.current is None:
+            self._contention.record_absence(state.target)
+        if not is_held or state.namespace is not NamespaceState.ACTIVE:
+            self._replaced.forget(state.target)
 
     def is_in_step(self, target: Target, made_from: object) -> bool:
         """Report, without a body, whether the copy here was made from this very state by this very rule."""
         cache, record = self._copies.find(target)
         if cache is None or record is None or record.made_from != made_from:
             return False
-        return self._is_as_written(record, cache, target)
+        if not self._is_as_written(record, cache, target):
+            return False
+        self._replaced.forget(target)
+        return True
 
     async def _update(
         self, state: TargetState, wanted: DesiredCopy, cache: LocalCache, record: CopyRecord | None, *, reason: Reason
@@ -174,10 +187,9 @@ class CopyUpdater:
         now = self._check_contention(state.target, is_repair=is_repair)
         self._keep_pace(state.target)
         if state.namespace is NamespaceState.MISSING:
+            self._replaced.forget(state.target)
             await self._writer.create_namespace(state.target.namespace)
-        await self._timed("create", state.target, self._writer.create(wanted, cache))
-        self._made_once.record_creation(state.target, wanted.marks)
-        self._contention.record_write(state.target, wanted.digest, is_new=True)
+        await self._make(wanted, cache)
         if is_repair:
             self._contention.record_repair(state.target, Repair.DELETES, now=now)
 
@@ -187,11 +199,20 @@ class CopyUpdater:
         present = await self._writer.read(wanted, record)
         await self._writer.check_replaceable(wanted, over=present)
         self._contention.record_absence(target)
+        self._replaced.keep(target, present, why=why)
         await self._delete(target, cache, uid=record.uid, revision=record.revision)
-        await self._timed("create", target, self._writer.create(wanted, cache, over=present))
-        self._contention.record_write(target, wanted.digest, is_new=True)
+        await self._make(wanted, cache)
+
+    async def _make(self, wanted: DesiredCopy, cache: LocalCache) -> None:
+        """Create a copy; in the place of one that was deleted for that, with this cluster's values of that one (A9)."""
+        target, replaced = wanted.target, self._replaced.get(wanted.target)
+        over = replaced.manifest if replaced is not None else None
+        await self._timed("create", target, self._writer.create(wanted, cache, over=over))
         self._made_once.record_creation(target, wanted.marks)
-        self._recreated(target, _rule_of(wanted), why)
+        self._contention.record_write(target, wanted.digest, is_new=True)
+        if replaced is not None:
+            self._replaced.forget(target)
+            self._recreated(target, _rule_of(wanted), replaced.why)
 
     async def _delete(self, target: Target, cache: LocalCache, *, uid: str, revision: int) -> None:
         """Delete a copy of that uid and resourceVersion."""
@@ -200,6 +221,7 @@ class CopyUpdater:
             await self._timed("delete", target, self._writer.delete(target, cache.kind, uid=uid, revision=revision))
         except (Forbidden, Invalid):
             self._made_once.withdraw_deletion(target, uid)
+            self._replaced.forget(target)
             raise
 
     def _keep_pace(self, target: Target) -> None:
@@ -252,55 +274,3 @@ def _list_managers(obj: PartialObject | None) -> tuple[str, ...]:
     if obj is None:
         return ()
     return tuple(sorted(read_owners(orjson.loads(obj.raw), manager=meta.FIELD_MANAGER).other_managers))
-
-
-class Contention(Repairs):
-    """The repairs of each copy, and the state that was written, or the object that was deleted, last."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._written: dict[Target, bytes] = {}
-        self._statuses: dict[Target, bytes] = {}
-        self._deleted: dict[Target, str] = {}
-
-    def record_write(self, target: Target, digest: bytes, *, is_new: bool = False) -> None:
-        """Record the digest of the state that was written; a new copy has no status yet."""
-        _put(self._written, target, digest)
-        if is_new:
-            self._statuses.pop(target, None)
-
-    def is_repair(self, target: Target, digest: bytes) -> bool:
-        """Report whether this very state was written last, so that another state here needs a repair."""
-        return self._written.get(target) == digest
-
-    def record_status(self, target: Target, digest: bytes) -> None:
-        """Record the digest of the status that was written."""
-        _put(self._statuses, target, digest)
-
-    def is_status_repair(self, target: Target, digest: bytes) -> bool:
-        """Report whether this very status was written last to the copy that is here."""
-        return self._statuses.get(target) == digest
-
-    def record_absence(self, target: Target) -> None:
-        """Record that a copy is rightly absent: we delete it, or no rule makes it now."""
-        self._written.pop(target, None)
-
-    def record_wanted(self, target: Target) -> None:
-        """Record that a copy is wanted, so that its next deletion is not a repair."""
-        self._deleted.pop(target, None)
-
-    def record_deletion(self, target: Target, uid: str) -> None:
-        """Record that we deleted an object."""
-        _put(self._deleted, target, uid)
-
-    def is_made_again(self, target: Target, uid: str) -> bool:
-        """Report whether an object has the place of one that we deleted and that was not wanted since."""
-        return self._deleted.get(target, uid) != uid
-
-
-def _put(held: dict[Target, _T], target: Target, value: _T) -> None:
-    """Keep a value as the newest, and drop the oldest beyond the limit."""
-    held.pop(target, None)
-    held[target] = value
-    if len(held) > MOST:
-        del held[next(iter(held))]

@@ -7,6 +7,7 @@ a write carries the uid and the resourceVersion that the Decision was taken on.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import re
@@ -126,9 +127,7 @@ class CopyWriter:
         if record.is_plain and record.verified == record.revision and not wanted.left:
             body = _identified(wanted.manifest, uid=record.uid, revision=record.revision)
         else:
-            current = await self._current(gvr, wanted, record)
-            if current is None:
-                raise Conflict(f"{wanted.target} was deleted or changed since its state was read; trying again")
+            current = await self._present(gvr, wanted, record)
             left = await self._left(gvr, wanted)
             verdict, body = compare_and_merge(wanted.manifest, current, manager=meta.FIELD_MANAGER, left=left)
             result = Update(True, verdict.managers, verdict.unpaired)
@@ -167,9 +166,7 @@ class CopyWriter:
         if not gvr.has_status:
             cache.record_write(wanted.target.key, StatusStored(digest))
             return Update(False)
-        current = await self._current(gvr, wanted, record)
-        if current is None:
-            raise Conflict(f"{wanted.target} was deleted or changed since its state was read; trying again")
+        current = await self._present(gvr, wanted, record)
         body = {**current, "status": wanted.status}
         managers = read_owners(current, manager=meta.FIELD_MANAGER).of_field("status").other_managers
         is_there, unknown, target = (current.get("status") or {}) == wanted.status, list[str](), wanted.target
@@ -220,23 +217,22 @@ class CopyWriter:
 
     async def read(self, wanted: DesiredCopy, record: CopyRecord) -> Manifest | None:
         """Return the stored copy, where its rule leaves places to this cluster; None where nothing is to be kept."""
-        if not wanted.left:
-            return None
-        return await self._current(await self._discovery.resolve(wanted.kind), wanted, record)
+        return await self._present(await self._discovery.resolve(wanted.kind), wanted, record) if wanted.left else None
 
     async def _left(self, gvr: GVR, wanted: DesiredCopy) -> Left:
         """Return the places that the rule leaves to this cluster, with the field of the scale subresource."""
         return Left(wanted.left, await self._discovery.find_replicas(gvr)) if wanted.left else NOTHING_LEFT
 
-    async def _current(self, gvr: GVR, wanted: DesiredCopy, record: CopyRecord) -> Manifest | None:
+    async def _present(self, gvr: GVR, wanted: DesiredCopy, record: CopyRecord) -> Manifest:
+        """Return the stored copy of that record; Conflict where it is another one by now."""
         obj = self._bodies.peek(BodyKey(HERE, wanted.kind, wanted.target.key))
-        if obj is None or obj.revision != record.revision:
-            try:
+        with contextlib.suppress(NotFound):
+            if obj is None or obj.revision != record.revision:
                 obj = decode_object(await self._reader.get(gvr, wanted.target.key))
-            except NotFound:
-                return None
-        is_same = obj.uid == record.uid and obj.revision == record.revision
-        return orjson.loads(obj.raw) if is_same else None
+            if obj.uid == record.uid and obj.revision == record.revision:
+                found: Manifest = orjson.loads(obj.raw)
+                return found
+        raise Conflict(f"{wanted.target} was deleted or changed since its state was read; trying again")
 
     def _accept(
         self, current: Manifest, wanted: DesiredCopy, record: CopyRecord, cache: LocalCache, remainder: Remainder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from registry_controller.planner.output import build_explanation_document, forma
 from tests.sim.cluster.dry_run import explained
 from tests.sim.cluster.group import CONFIG_MAP, SECRET, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import Member
+from tests.sim.cluster.refusal import Refusal
+from tests.sim.cluster.store import Change
 
 pytestmark = pytest.mark.clause("A9")
 
@@ -130,6 +133,84 @@ def test_a_copy_that_is_made_anew_gets_the_clusters_values_again() -> None:
             }
             assert found["metadata"]["labels"]["team"] == found["metadata"]["annotations"]["note"] == "ours"
             await here.restart()
+
+    simulate(scenario, n=2)
+
+
+QUOTA = Refusal(403, "Forbidden", 'deployments.apps "web" is forbidden: exceeded quota: objects')
+TIMEOUT = Refusal(500, "InternalError", "etcdserver: request timed out")
+BUSY = Refusal(429, "TooManyRequests", "slow down")
+
+
+async def _deleted_to_be_made_anew(
+    group: SimGroup, delay: Refusal | None, entry: dict[str, Any]
+) -> tuple[Member, Member, Callable[[], None]]:
+    """Let a copy be deleted to be made anew, and wait; what is returned ends what it waits for.
+
+    It waits until its finalizer is removed, or while the API server refuses the creation.
+    """
+    here, owner = await a_copy(group, DEPLOYMENT, deployment(3), entry)
+    scale(here, 5)
+    held = here.get("Deployment", "web", namespace="default")
+    if delay is None:
+        here.replace({**held, "metadata": {**held["metadata"], "finalizers": ["sim.example/slow"]}})
+    else:
+
+        def refuse(change: Change) -> None:
+            if change.kind.kind == "Deployment" and change.new is None:
+                here.server.refused["Deployment web"] = delay
+
+        here.server.store.listeners.append(refuse)
+    await group.settle()
+
+    def go_on() -> None:
+        here.server.refused.clear()
+        here.server.store.listeners[:] = [one for one in here.server.store.listeners if one.__name__ != "refuse"]
+        if delay is None:
+            going = here.get("Deployment", "web", namespace="default")
+            assert going["metadata"]["deletionTimestamp"]
+            here.replace({**going, "metadata": {**going["metadata"], "finalizers": []}})
+
+    owner.replace_by_force(deployment(3, app="other"))
+    await asyncio.sleep(20)
+    return here, owner, go_on
+
+
+@pytest.mark.parametrize("delay", [None, TIMEOUT, BUSY, QUOTA], ids=str)
+def test_a_copy_that_is_made_anew_gets_the_clusters_values_however_long_that_takes(delay: Refusal | None) -> None:
+    """A2: and the Event comes then, too. One that somebody deletes later gets none."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, _, go_on = await _deleted_to_be_made_anew(group, delay, removing("/spec/replicas?"))
+        go_on()
+        await group.settle()
+        found = here.get("Deployment", "web", namespace="default")
+        assert found["spec"] == {"replicas": 5, "selector": {"matchLabels": {"app": "other"}}}
+        assert len([event for event in here.list("Event") if event.get("reason") == "Recreated"]) == 1
+        here.delete("Deployment", "web", namespace="default")
+        await group.settle()
+        assert replicas_of(here) == 1
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize(("meanwhile", "expected"), [("wants it", 3), ("was away", 1)])
+def test_what_a_copy_had_is_used_only_where_it_is_wanted_still(meanwhile: str, expected: int) -> None:
+    """A rule that wants the place itself gets it, and one that did not want the copy meanwhile makes a new one."""
+
+    async def scenario(group: SimGroup) -> None:
+        leaving = removing("/spec/replicas?")
+        here, _, go_on = await _deleted_to_be_made_anew(group, None, leaving)
+        elsewhere = {"match": [{"namespaces": ["none"]}]}
+        here.apply(rule("leaving", DEPLOYMENT, elsewhere if meanwhile == "was away" else {}))
+        await group.settle()
+        go_on()
+        await group.settle()
+        assert (here.find("Deployment", "web", namespace="default") is None) is (meanwhile == "was away")
+        if meanwhile == "was away":
+            here.apply(rule("leaving", DEPLOYMENT, leaving))
+            await group.settle()
+        assert replicas_of(here) == expected
 
     simulate(scenario, n=2)
 

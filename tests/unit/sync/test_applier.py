@@ -143,8 +143,8 @@ class Bench:
     async def delete(self, state: TargetState, decision: Delete) -> None:
         self.log.append("deleted")
 
-    def note_absent(self, target: Target) -> None:
-        self.log.append("absent")
+    def note_idle(self, state: TargetState, *, is_held: bool) -> None:
+        self.log.append("held" if is_held else "idle")
 
     def refusal_of(self, claim: Claim, manifest: Manifest, *, over: object, is_relayed: bool) -> Reason | None:
         return self.refusal
@@ -312,7 +312,10 @@ async def test_other_decisions_write_nothing() -> None:
     assert await bench.apply(delete) == Result(delete)
     skip = Skip(Reason.SYNC_DISABLED, OWNER)
     assert await bench.apply(skip) == Result(skip, ("loser before",))
-    assert bench.log == ["deleted", "absent"]
+    hold = Hold(Reason.OWNER_NOT_HEARD, OWNER)
+    assert await bench.apply(hold) == Result(hold, ("loser before",))
+    assert await bench.apply(hold, claims=()) == Result(hold, ("loser before",))
+    assert bench.log == ["deleted", "idle", "held", "idle"]
     assert not bench.written
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from registry_controller.api.meta import Target
-from registry_controller.sync.contention import AT_ONCE, PAUSE_S, Repair
-from registry_controller.sync.copy_updater import Contention
+from registry_controller.sync.contention import AT_ONCE, PAUSE_S, Contention, Repair
 
 ONE, TWO = Target("", "ConfigMap", "default", "one"), Target("", "ConfigMap", "default", "two")
 

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
-from registry_controller.api.errors import ChangesTooOften, Conflict, Contested, Forbidden, Immutable, RegistryError
+from registry_controller.api.errors import (
+    ChangesTooOften,
+    Conflict,
+    Contested,
+    Forbidden,
+    Immutable,
+    RegistryError,
+    ServerError,
+)
 from registry_controller.api.meta import GVK, ClusterUID, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.core.decision.decision import Delete, Reason
@@ -38,6 +46,9 @@ class Bench:
         self.log: list[str] = []
         self.immutable = False
         self.refusal: RegistryError | None = None
+        self.failure: RegistryError | None = None
+        self.undeletable: RegistryError | None = None
+        self.values: dict[str, str] | None = None
         self.kept: tuple[str, ...] = ()
         self.unpaired: tuple[str, ...] = ()
         self.lost: list[Target] = []
@@ -111,15 +122,17 @@ class Bench:
 
     # The writer.
 
-    async def read(self, wanted: DesiredCopy, record: Any) -> None:
-        return None
+    async def read(self, wanted: DesiredCopy, record: Any) -> dict[str, str] | None:
+        return self.values
 
     async def check_replaceable(self, wanted: DesiredCopy, *, over: Any) -> None:
         if self.refusal is not None:
             raise self.refusal
 
     async def create(self, wanted: DesiredCopy, cache: Any, *, over: Any = None) -> None:
-        self.log.append("create")
+        if self.failure is not None:
+            raise self.failure
+        self.log.append("create" if over is None else f"create over {over}")
         self._store(wanted.digest)
 
     async def create_namespace(self, name: str) -> None:
@@ -145,6 +158,8 @@ class Bench:
         return None if wanted.status is None else self.status
 
     async def delete(self, target: Target, kind: GVK, *, uid: str, revision: int) -> None:
+        if self.undeletable is not None:
+            raise self.undeletable
         self.log.append(f"delete {uid} at {revision}")
         del self.cache.records[target.key]
 
@@ -192,6 +207,59 @@ async def test_a_field_that_may_not_change_has_the_copy_made_anew() -> None:
     bench.immutable = True
     assert await bench.update()
     assert bench.log == ["delete uid at 1", "create", "recreated: a changed field is immutable"]
+
+
+OVER = "create over {'replicas': '5'}"
+
+
+@pytest.mark.clause("A9")
+@pytest.mark.parametrize(
+    ("meanwhile", "expected"),
+    [
+        ("nothing", OVER),
+        ("waits", OVER),
+        ("is not wanted", "create"),
+        ("its namespace goes", "create"),
+        ("another object came and went", "create"),
+    ],
+)
+async def test_what_a_copy_had_is_kept_until_it_is_made_again_or_is_not_wanted(meanwhile: str, expected: str) -> None:
+    """A2: the Event comes then, too, and another deletion of the copy has nothing kept."""
+    bench = Bench()
+    bench.immutable, bench.failure, bench.values = True, ServerError("a timeout"), {"replicas": "5"}
+    for _ in range(2):
+        with pytest.raises(ServerError):
+            await bench.update()
+    bench.failure = None
+    match meanwhile:
+        case "waits":
+            bench.updater.note_idle(bench.state(), is_held=True)
+        case "is not wanted":
+            bench.updater.note_idle(bench.state(), is_held=False)
+        case "its namespace goes":
+            bench.updater.note_idle(bench.state(namespace=NamespaceState.TERMINATING), is_held=True)
+        case "another object came and went":
+            bench.make_again("another")
+            bench.updater.note_idle(bench.state(), is_held=False)
+            bench.remove()
+    assert await bench.update()
+    recreated = ["recreated: a changed field is immutable"] if expected == OVER else []
+    assert bench.log == ["delete uid at 1", expected, *recreated]
+    bench.remove()
+    assert await bench.update()
+    assert bench.log[-1] == "create"
+
+
+@pytest.mark.clause("A9")
+async def test_a_copy_that_may_not_be_deleted_has_nothing_kept() -> None:
+    """A person who deletes it then wants it without the values that it had."""
+    bench = Bench()
+    bench.immutable, bench.values, bench.undeletable = True, {"replicas": "5"}, Forbidden("a policy denies it")
+    with pytest.raises(Forbidden):
+        await bench.update()
+    bench.remove()
+    assert await bench.update()
+    assert bench.log == ["create"]
 
 
 @pytest.mark.parametrize(
@@ -263,7 +331,7 @@ def test_a_copy_that_is_rightly_absent_is_no_repair_when_it_is_made_again() -> N
         for number in range(3 * AT_ONCE):
             if number % 2:
                 bench.remove()
-                bench.updater.note_absent(TARGET)
+                bench.updater.note_idle(bench.state(), is_held=False)
             else:
                 await bench.updater.delete(bench.state(), Delete("uid", 1, Reason.SOURCE_DELETED, ClusterUID("owner")))
             assert await bench.update()
