@@ -199,7 +199,8 @@ def has_a_field_of_a_later_version(stage: Stage, member: Member, which: int) -> 
     found = stage.choose_copy(member, which, of=lambda copy: bool(marks_of(copy).provenance))
     if found is None:
         return False
-    _rewrite_provenance(member, found, {ADDED: {"revision": found["metadata"]["resourceVersion"], "is": [True, None]}})
+    added = {"revision": found["metadata"]["resourceVersion"], "is": [True, None, "long" * 1500]}
+    _rewrite_provenance(member, found, {ADDED: added})
     return True
 
 
