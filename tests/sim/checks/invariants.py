@@ -6,7 +6,7 @@ Each is looked at in what one daemon writes, one write after the other.
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -57,7 +57,7 @@ class Guards:
         self._break = breaks
         self._repairs: dict[tuple[object, ...], deque[float]] = {}
         self._halts: dict[tuple[str, str, str], tuple[str, float]] = {}
-        self._gone: Counter[tuple[str, ...]] = Counter()
+        self._gone = defaultdict[tuple[str, ...], set[str]](set)
         self._undone: dict[tuple[object, ...], deque[float]] = {}
 
     def see(self, entry: Entry, member: Member, where: str) -> None:
@@ -176,8 +176,9 @@ class Guards:
             return  # by `leave`, or the copy has moved: the limiter counts neither
         if _halted_at(rule, marks.owner) != moment:
             return  # another rule of that name: to delete the one that halted was an order
-        self._gone[*place, moment] += 1
-        if self._gone[*place, moment] > deletion_limit.ALWAYS:
+        gone = self._gone[*place, moment]
+        gone.add(where)  # one that somebody makes again each time counts once
+        if len(gone) > deletion_limit.ALWAYS:
             self._break("W4", where, f"was deleted although rule {name} halted deletions at {moment}")
 
     def _see_deletion_again(self, entry: Entry, member: Member, where: str) -> None:

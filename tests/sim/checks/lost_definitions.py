@@ -101,6 +101,9 @@ class LostDefinitions:
             place = (entry.cluster, name)
             if uid not in loss.copies.get(place, ()):
                 continue
+            if marks.owner != self._history.ids[loss.owner]:
+                loss.copies[place].discard(uid)  # another owner has taken it over
+                continue
             if not entry.who or self._is_excused(loss, entry, member, before) or self._is_order(entry, marks.owner):
                 loss.copies.pop(place)
                 continue

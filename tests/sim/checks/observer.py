@@ -57,6 +57,8 @@ WINDOW_S = 62.0
 ABSENCE_S = 600.0
 """For how long a member's own Cluster is missing when that is a departure: the default of the option."""
 STABILIZATION_S = 30.0
+_UNNOTICED_S = 0.5
+"""What was there for as long as that may have passed unnoticed."""
 """For how long what a rule selects by may be missing, and no copy goes: the default of the option."""
 _PATIENT = ("configmaps", "widgets", "gadgets", "regions")
 _SECRET_TEXTS = (CANARY.encode(), base64.b64encode(CANARY.encode())[:9])
@@ -271,11 +273,12 @@ class Observer:
         if change.kind.kind not in WRITTEN or change.kind.kind == "ResourceSyncRule":
             self._tally.clause("S2")
             place = (entry.cluster, member.starts, change.kind.kind, change.key)
-            said_at = self._said_at.setdefault(place, deque(maxlen=_STATUSES))
+            most = _STATUSES * (1 + member.has_pods)  # one of two daemons may write just after the other one
+            said_at = self._said_at.setdefault(place, deque(maxlen=most))
             if entry.at - member.home.unhung_s < _STATUSES_S:
                 said_at.clear()  # writes that the daemon gave up long ago are done now, too
             said_at.append(entry.at)
-            if len(said_at) == _STATUSES and said_at[-1] - said_at[0] < _STATUSES_S:
+            if len(said_at) == most and said_at[-1] - said_at[0] < _STATUSES_S:
                 self._break("S2", where, "its status is written more than once a second")
             self._count_conflicts(new)
             return
@@ -550,7 +553,8 @@ class Observer:
             (entry.cluster, "Cluster", entry.cluster),
         ):
             key = ObjectKey("", name)
-            states = list(self.history.states_since(cluster, kind, key, at=entry.at - STABILIZATION_S))
+            since = entry.at - STABILIZATION_S + _UNNOTICED_S
+            states = list(self.history.states_since(cluster, kind, key, at=since))
             now = states[0] if kind == "Cluster" else None  # it may have lost a label only
             found = next((one for one in states if one is not None and not _has_labels_of(now, one)), None)
             if found is None or (states[0] is not None and now is None):
