@@ -12,7 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import NotFound, NotServed, RegistryError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, GroupKind, ObjectKey, Target
 from registry_controller.api.selection import Selection
-from registry_controller.core.decision.marks import is_made_by_controller, read_marks
+from registry_controller.core.decision.marks import is_at_home, is_made_by_controller, read_marks
 from registry_controller.core.decision.state import CUSTOM_RESOURCE_DEFINITION
 from registry_controller.core.rules.matching import is_made_by_kubernetes
 from registry_controller.kube.connect import Reader
@@ -74,8 +74,8 @@ def _is_native(kind: GVK, obj: PartialObject, cluster: ClusterUID) -> bool:
     if what in _MADE_FOR_SERVICES and _is_made_for_service(what, obj):
         return False
     marks = read_marks(obj.annotations, of=Target(*what, *obj.key))
-    if marks.is_bound_in(cluster):
-        return not marks.is_copy
+    if not is_at_home(marks, peer=cluster, membership=False):
+        return False
     return not is_made_by_controller(marks, lambda: decode_manifest(obj.raw), peer=cluster)
 
 

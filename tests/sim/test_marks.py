@@ -330,6 +330,34 @@ def test_what_a_controller_makes_from_a_copy_is_neither_deleted_nor_copied() -> 
     simulate(scenario, n=3)
 
 
+@pytest.mark.clause("O11")
+def test_a_copy_that_is_applied_over_its_own_source_leaves_that_a_source() -> None:
+    """A controller owns the source, as cert-manager does its Secrets; the marks name the cluster that has it."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        here.create(_rule(deletionPolicy="Delete"))
+        root = owner.create(config_map("root", {}))
+        by = {"apiVersion": "v1", "kind": "ConfigMap", "name": "root", "uid": root["metadata"]["uid"]}
+        owned = {"labels": LABELS, "ownerReferences": [{**by, "controller": True}]}
+        owner.create(config_map("base", {"a": "1"}, **owned))
+        await group.settle()
+        copy = _find(here, "base")
+        assert copy is not None
+        owner.apply(_again(copy, "base"))
+        await group.settle()
+        assert _find(here, "base") is not None
+        owner.apply(config_map("base", {"a": "2"}, labels=LABELS))
+        await group.settle()
+        assert here.get("ConfigMap", "base", namespace="default")["data"] == {"a": "2"}
+        owner.delete("ConfigMap", "base", namespace="default")
+        await group.settle()
+        assert _find(here, "base") is None
+
+    simulate(scenario, n=2)
+
+
 def test_what_somebody_keeps_making_again_is_deleted_once_a_minute_and_said() -> None:
     """A5: after its source is gone, a copy comes back again and again, as from a backup or a repository."""
 

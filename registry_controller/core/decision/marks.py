@@ -160,9 +160,10 @@ def is_at_home(marks: Marks, *, peer: ClusterUID, membership: bool) -> bool:
 def is_made_by_controller(marks: Marks, body: Callable[[], Manifest], *, peer: ClusterUID) -> bool:
     """Report whether a controller at `peer` made an object from a copy: its marks are not bound, and it has an owner.
 
-    Such an object is no source: the same controller makes it in every cluster that has the copy. `body` decodes it.
+    Such an object is no source: the same controller makes it in every cluster that has the copy. Marks that name
+    `peer` itself are of no copy there. `body` decodes the object.
     """
-    if marks.is_bound_in(peer):
+    if marks.owner == peer or marks.is_bound_in(peer):
         return False
     references = meta.metadata_of(body()).get("ownerReferences")
     owners = references if isinstance(references, list) else ()

@@ -26,6 +26,7 @@ OF_ANOTHER = {
     "annotations": {meta.OWNER: OWNER, meta.GO_LAST_APPLIED: last_applied({"metadata": {"name": "y"}})},
 }
 MADE_FROM_IT = OF_ANOTHER | {"ownerReferences": [{"kind": "Deployment", "name": "y", "controller": True}]}
+AT_HOME = {"annotations": {meta.OWNER: "here", meta.GO_LAST_APPLIED: NAMED}}
 PASSED_ON = {"labels": {meta.OWNER: OWNER}}
 CONTROLLER = {"labels": {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}}
 SLICE_LABEL = "endpointslice.kubernetes.io/managed-by"
@@ -91,6 +92,7 @@ ENDPOINTS, SLICE = GVK("", "v1", "Endpoints"), GVK("discovery.k8s.io", "v1", "En
         (GVK("sim.example", "v1", "Widget"), UNPROVEN, True),
         (GVK("sim.example", "v1", "Widget"), OF_ANOTHER, True),
         (GVK("sim.example", "v1", "Widget"), MADE_FROM_IT, False),
+        (GVK("sim.example", "v1", "Widget"), AT_HOME, True),
         (GVK("sim.example", "v1", "Widget"), PASSED_ON, True),
         (GVK("sim.example", "v1", "Widget"), CONTROLLER, True),
         (GVK("", "v1", "Event"), {}, False),

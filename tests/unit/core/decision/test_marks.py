@@ -187,6 +187,8 @@ def test_only_a_bound_mark_shows_that_a_peers_object_is_not_its_own(marks: Marks
         (by_us(MADE, of=MINE), ["x"], False),
         (read(**{meta.OWNER: OWNER}), [{}, {"controller": True}], True),
         (by_us(MADE), [{"controller": True}], False),
+        (read(**{meta.OWNER: HERE}), [{"controller": True}], False),
+        (by_us(replace(MADE, owner=HERE, cluster=OTHER)), [{"controller": True}], False),
         (read(), [{"controller": True}], False),
     ],
 )
