@@ -118,6 +118,7 @@ class Engine:
         window_s = float(settings.stabilization_window_seconds)
         self.registry = Registry(
             on_change=self.on_own_kind_changed,
+            local=local,
             allowance=_rule_policy(settings),
             window_s=window_s,
             now_s=_now_s,

@@ -53,7 +53,6 @@ class Cluster:
     disabled: bool
     contested: bool
     was_read: bool
-    owner: ClusterUID | None
     created: str
     generation: int
 
@@ -90,7 +89,6 @@ def read_cluster(manifest: meta.Manifest) -> Cluster:
         disabled=meta.CLUSTER_DISABLED in annotations,
         contested=meta.condition_of(manifest, "LocalConflict") == "True",
         was_read=bool(field["status"]["version"].value),
-        owner=ClusterUID(annotations[meta.OWNER]) if annotations.get(meta.OWNER) else None,
         created=info["creationTimestamp"].text(),
         generation=info["generation"].value or 0,
     )

@@ -224,6 +224,11 @@ def annotations_of(manifest: Manifest) -> Mapping[str, str]:
     return metadata_of(manifest).get("annotations") or {}
 
 
+def is_marked_as_copy(manifest: Manifest, *, at: ClusterUID) -> bool:
+    """Return whether an object in the cluster `at` has the mark of another cluster; a name in that mark is not read."""
+    return (annotations_of(manifest).get(OWNER) or at) != at
+
+
 def labels_of(manifest: Manifest) -> Mapping[str, str]:
     """Return an object's labels; empty if it has none."""
     return metadata_of(manifest).get("labels") or {}

@@ -11,7 +11,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import FeatureMatch, read_feature_match
 from registry_controller.api.fields import Field
-from registry_controller.api.meta import GVK, ClusterUID
+from registry_controller.api.meta import GVK
 from registry_controller.api.selectors import Selector, read_selector
 
 KEY_PARTS: Final = ("name", "namespace")
@@ -115,7 +115,6 @@ class SyncRule:
     name: str
     uid: str
     created: str
-    owner: ClusterUID | None
     generation: int
     kind: GVK
     entries: tuple[RuleEntry, ...]
@@ -147,7 +146,6 @@ def read_rule(manifest: meta.Manifest) -> SyncRule:
         name=info["name"].text(),
         uid=info["uid"].text(),
         created=info["creationTimestamp"].text(),
-        owner=ClusterUID(annotations[meta.OWNER]) if annotations.get(meta.OWNER) else None,
         generation=info["generation"].value or 0,
         kind=_read_gvk(kind),
         entries=tuple(_read_entry(item) for item in spec["rules"].items()),

@@ -118,9 +118,9 @@ def is_later_tombstone(manifest: Manifest, *, of: ClusterUID | None = None) -> b
     return is_tombstone and (of is None or feature.labels.get(meta.LEFT_MEMBER) == of)
 
 
-def read_original_tombstone(manifest: Manifest) -> Tombstone | None:
-    """Parse a tombstone that was created in the cluster that has it; None for a copy, and for another feature."""
-    if meta.OWNER in meta.annotations_of(manifest):
+def read_original_tombstone(manifest: Manifest, *, at: ClusterUID) -> Tombstone | None:
+    """Parse a tombstone that was created in the cluster `at` that has it; None for a copy, and for another feature."""
+    if meta.is_marked_as_copy(manifest, at=at):
         return None
     try:
         stone = read_tombstone(read_feature(manifest))
@@ -142,7 +142,7 @@ def withdrawal_manifest(stone: Tombstone) -> Manifest:
 
 def is_own_tombstone(manifest: Manifest, *, of: ClusterUID) -> bool:
     """Return whether the object is the tombstone with which a cluster reports that it has left itself."""
-    stone = read_original_tombstone(manifest)
+    stone = read_original_tombstone(manifest, at=of)
     return stone is not None and stone.member == stone.reported_by == of
 
 

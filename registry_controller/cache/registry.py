@@ -18,7 +18,7 @@ from registry_controller.api.deleted_rules import DeletedRule, read_deleted_rule
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import read_feature
 from registry_controller.api.formats import is_later_feature
-from registry_controller.api.meta import GVK, ClusterUID, Manifest
+from registry_controller.api.meta import GVK, ClusterUID, Manifest, Target
 from registry_controller.api.provenance import RuleGeneration
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.api.tombstone import (
@@ -28,12 +28,11 @@ from registry_controller.api.tombstone import (
     read_original_tombstone,
 )
 from registry_controller.cache.crds import OF_RULES, Definition, DefinitionRead, read_bundled
-from registry_controller.cache.members import cluster_target
 from registry_controller.cache.rule_definitions import RuleDefinitions
 from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.cache.settled_clusters import SettledClusters
 from registry_controller.cache.stored_objects import OwnIdentity, StoredCluster, StoredRule
-from registry_controller.core.decision.marks import read_marks
+from registry_controller.core.decision.marks import Marks, read_marks
 from registry_controller.core.decision.stored_spec import NOT_AS_WRITTEN, NOT_AS_WRITTEN_MESSAGE, goes_on, may_obey
 from registry_controller.core.rules.active import ActiveRule
 from registry_controller.core.rules.policy import BarredRule, RulePolicy
@@ -58,6 +57,7 @@ class _DeletedTombstone(NamedTuple):
 class Registry:
     """The objects of our own kinds. `on_change` receives the plural and the name of each changed object.
 
+    `local` is the ID of the cluster that has the objects.
     `allowance` holds the limits that the local administrator set for rules. `rules` are the rules that are here;
     `acting` holds, too, those that were deleted in the last `window_s` seconds of the clock `now_s`; of a copy that
     was altered here it holds the rule as its owner wrote it, where this daemon knows it. A rule that is not in `acting`
@@ -69,11 +69,13 @@ class Registry:
         self,
         *,
         on_change: Callable[[str, str], None],
+        local: ClusterUID,
         allowance: RulePolicy | None = None,
         window_s: float = 0.0,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.allowance = allowance or RulePolicy()
+        self._local = local
         self.clusters: dict[str, StoredCluster] = {}
         self.rules: dict[str, StoredRule] = {}
         self.acting: dict[str, StoredRule] = {}
@@ -279,8 +281,7 @@ class Registry:
                 self._settle(cluster.cluster_id)
         elif plural == meta.RULES.resource:
             rule, verdict = read_and_validate(manifest, definition=read_bundled()[OF_RULES])
-            target = cluster_target(name)._replace(kind=meta.RULE.kind)
-            marks = read_marks(meta.annotations_of(manifest), of=target)
+            marks = self._read_marks(name, manifest)
             if not may_obey(manifest, marks):
                 verdict = RuleVerdict(False, NOT_AS_WRITTEN, NOT_AS_WRITTEN_MESSAGE)
             info, revision = meta.metadata_of(manifest), self._known(plural, name)
@@ -335,9 +336,11 @@ class Registry:
 
     def _note_deletion(self, name: str, manifest: Manifest, revision: int) -> None:
         """Keep the event that deleted a rule of this cluster; the deletion of a copy is no deletion of its rule."""
-        info = meta.metadata_of(manifest)
-        if meta.OWNER not in meta.annotations_of(manifest) and name not in names.CORE_RULES:
-            self.deletions.on_delete(name, str(info.get("uid", "")), revision)
+        if not self._read_marks(name, manifest).is_copy and name not in names.CORE_RULES:
+            self.deletions.on_delete(name, str(meta.metadata_of(manifest).get("uid", "")), revision)
+
+    def _read_marks(self, name: str, rule: Manifest) -> Marks:
+        return read_marks(meta.annotations_of(rule), of=Target(*meta.RULE_KIND, "", name)).counted_in(self._local)
 
     def standing_features(self) -> Iterator[Manifest]:
         """List the features here, and the tombstones that were deleted and may have gone with their definition."""
@@ -347,7 +350,7 @@ class Registry:
 
     def _note_withdrawal(self, name: str, manifest: Manifest, revision: int) -> None:
         """Note the deletion of a tombstone, which a read of the definition of features must prove."""
-        if read_original_tombstone(manifest) is not None:
+        if read_original_tombstone(manifest, at=self._local) is not None:
             self.tombstones_went_s = self._now_s()
             self._unproven[name] = _DeletedTombstone(manifest, revision, self.tombstones_went_s)
             if len(self._unproven) > _MOST_GONE:
@@ -367,7 +370,7 @@ class Registry:
             if read.began_s < found.at_s or (read.uid and is_behind):
                 continue
             del self._unproven[name]
-            stone = read_original_tombstone(found.manifest)
+            stone = read_original_tombstone(found.manifest, at=self._local)
             if read.uid and definition is not None and found.revision > definition.revision and stone is not None:
                 self.deleted_tombstones[name] = stone
                 if len(self.deleted_tombstones) > _MOST_GONE:

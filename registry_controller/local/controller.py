@@ -228,7 +228,7 @@ class LocalController:
         if tombstone is None:  # it is created with the next pass
             return None
         if not clusters and self._settings.manage_local_cluster_secret:
-            await self._secret.withdraw(published_secret(tombstone))
+            await self._secret.withdraw(published_secret(tombstone), of=self._cluster_id)
         return None
 
     async def _keep(self, manifest: Manifest) -> str:

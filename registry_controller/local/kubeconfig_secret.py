@@ -20,7 +20,7 @@ from registry_controller.api.errors import (
     NotFound,
     NotServed,
 )
-from registry_controller.api.meta import Manifest, ObjectKey
+from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
 from registry_controller.kube.address import read_address
 from registry_controller.kube.kubeconfig import render
 from registry_controller.kube.pem import decode_base64
@@ -65,10 +65,10 @@ class KubeconfigSecret:
         ]
         await self._publish(cluster.secret, current, documents)
 
-    async def withdraw(self, key: ObjectKey | None) -> None:
+    async def withdraw(self, key: ObjectKey | None, *, of: ClusterUID) -> None:
         """Delete the published Secret, and revoke the tokens: this cluster has left."""
         current = await self._api.read(meta.SECRETS, key) if key is not None else None
-        if current is not None and is_published(current):
+        if current is not None and is_published(current, of=of):
             await self._api.delete(meta.SECRETS, current)
         await revoke_tokens(self._api, self._settings)
 
@@ -170,9 +170,9 @@ class KubeconfigSecret:
         return "\n".join(parts)
 
 
-def is_published(secret: Manifest) -> bool:
-    """Return whether a registry Secret is this cluster's own, and not a copy of another cluster's."""
-    return secret.get("type") == meta.REGISTRY_SECRET_TYPE and meta.OWNER not in meta.annotations_of(secret)
+def is_published(secret: Manifest, *, of: ClusterUID) -> bool:
+    """Return whether a registry Secret is the cluster's own, and not a copy of another cluster's."""
+    return secret.get("type") == meta.REGISTRY_SECRET_TYPE and not meta.is_marked_as_copy(secret, at=of)
 
 
 def _document(text: str) -> Any:

@@ -136,7 +136,7 @@ class OwnClusterMaker:
 
     async def _note_unnamed(self) -> bool:
         """Note the Secrets of members, of which no Cluster is left here; return whether there are any."""
-        self._unnamed = {_key(secret) for secret in await self._list_secrets() if not is_published(secret)}
+        self._unnamed = {_key(secret) for secret in await self._list_secrets() if not self._is_own(secret)}
         return bool(self._unnamed)
 
     async def restore_members(self) -> None:
@@ -188,9 +188,12 @@ class OwnClusterMaker:
         named = named_secret(cluster)
         if named is not None and named not in others:
             found = await self._api.read(meta.SECRETS, named)
-            if is_published(found) if found is not None else named.namespace == namespace:
+            if self._is_own(found) if found is not None else named.namespace == namespace:
                 return named
         return ObjectKey(namespace, meta.metadata_of(cluster)["name"])
+
+    def _is_own(self, secret: Manifest) -> bool:
+        return is_published(secret, of=self._cluster_id)
 
     async def _is_ours(self, name: str, token: str) -> bool:
         """Return whether a Secret is this cluster's: it has the name of the option, or else a token of this cluster.
@@ -210,7 +213,7 @@ class OwnClusterMaker:
         found = [
             (key, named)
             for secret in await self._list_secrets()
-            if is_published(secret)
+            if self._is_own(secret)
             and (key := _key(secret)) not in others
             and (named := _read_kubeconfig(secret, user=self._settings.reader_service_account_name))
         ]

@@ -28,7 +28,7 @@ from registry_controller.api.tombstone import (
     tombstone_manifest,
 )
 from registry_controller.cache.members import cluster_target, membership_marked, secret_target
-from registry_controller.core.decision.marks import Marks, read_marks
+from registry_controller.core.decision.marks import NATIVE, Marks, read_marks
 from registry_controller.core.decision.tombstones import LASTS
 from registry_controller.core.status.cluster import MISSING_FOR_LONG, OWN_CLUSTER_MISSING
 from registry_controller.local.client import LocalClient, age
@@ -111,7 +111,7 @@ class LeaveCommand:
             await self._put_tombstone(stone, ordered=True)
         self._report(f"declared that {name} has left")
         # The daemon does not delete a Cluster that a person created here and that was never read from its member.
-        await self._delete_clusters([found.name for found in same if found.owner is None])
+        await self._delete_clusters([found.name for found in same if not await self._is_copy(found)])
         deadline = _now_s() + wait_s
         await self._wait(lambda: self._list_remains(same, stones), deadline=deadline)
         for found in same:
@@ -218,7 +218,7 @@ class LeaveCommand:
 
     async def _list_credentials(self, secret: ObjectKey | None) -> Sequence[str]:
         found = await self._api.read(meta.SECRETS, secret) if secret is not None else None
-        if (found is not None and is_published(found)) or await tokens_left(self._api, self._settings):
+        if (found is not None and is_published(found, of=self._local)) or await tokens_left(self._api, self._settings):
             return [
                 "waits until the daemon has deleted this cluster's credentials; where the daemon runs with "
                 "MANAGE_LOCAL_CLUSTER_SECRET=false, delete them yourself"
@@ -239,7 +239,7 @@ class LeaveCommand:
             for name in left
         ]
         for cluster in same:
-            if not left and cluster.secret is not None and await self._find_copied_secret(cluster.secret) is not None:
+            if not left and cluster.secret is not None and await self._is_copied_secret(cluster.secret):
                 waits.append(f"{cluster.name}: waits until the daemon has deleted its Secret {cluster.secret}")
         return waits
 
@@ -288,7 +288,7 @@ class LeaveCommand:
                     f"ClusterFeature {stone.name}: a later version of the daemon wrote it; upgrade this one, and "
                     "run this again"
                 ) from None
-            held = read_original_tombstone(found) if found is not None else None
+            held = read_original_tombstone(found, at=self._local) if found is not None else None
             is_ours = held is not None and held.reported_by == stone.reported_by and held.until >= self._today
             if found is not None and not (is_ours and is_ordered(found)):
                 info = {**meta.metadata_of(wanted), "resourceVersion": meta.metadata_of(found)["resourceVersion"]}
@@ -312,9 +312,14 @@ class LeaveCommand:
         if key not in [cluster.secret for cluster in await self._clusters()]:
             await self._delete(meta.SECRETS, key, uid=meta.metadata_of(found)["uid"])
 
-    async def _find_copied_secret(self, key: ObjectKey) -> Manifest | None:
+    async def _is_copy(self, cluster: Cluster) -> bool:
+        found = await self._api.read(meta.CLUSTERS, ObjectKey("", cluster.name))
+        return found is not None and _read_marks(found).is_copy
+
+    async def _is_copied_secret(self, key: ObjectKey) -> bool:
         found = await self._api.read(meta.SECRETS, key)
-        return found if found is not None and meta.OWNER in meta.annotations_of(found) else None
+        marks = read_marks(meta.annotations_of(found), of=secret_target(key)) if found is not None else NATIVE
+        return marks.owner not in (None, self._local)
 
     async def _clusters(self) -> Sequence[Cluster]:
         """List the Clusters that can be read."""

@@ -107,7 +107,8 @@ class LostClusters:
     def _has_left(self, member: ClusterUID | None, cluster: Manifest) -> bool:
         """Return whether a tombstone here names the membership of a member's Cluster."""
         uid = str(meta.metadata_of(cluster).get("uid", ""))
-        stones = map(read_original_tombstone, self._registry.standing_features())
+        features = self._registry.standing_features()
+        stones = (read_original_tombstone(found, at=self._local) for found in features)
         return any(stone is not None and stone.member == member and stone.covers(uid) for stone in stones)
 
 

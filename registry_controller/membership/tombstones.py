@@ -237,7 +237,7 @@ class TombstoneTracker:
                 yield manifest
 
     def _own_withdrawal(self, manifest: Manifest) -> Tombstone | None:
-        if meta.OWNER in meta.annotations_of(manifest):
+        if meta.is_marked_as_copy(manifest, at=self._local):
             return None
         with contextlib.suppress(InvalidObject):
             found = read_withdrawal(read_feature(manifest))
@@ -374,7 +374,7 @@ class TombstoneTracker:
     def _standing(self) -> Iterator[tuple[Manifest, Tombstone]]:
         """List the tombstones here that are no copies, with their objects."""
         for manifest in self._registry.standing_features():
-            stone = read_original_tombstone(manifest)
+            stone = read_original_tombstone(manifest, at=self._local)
             if stone is not None:
                 yield manifest, stone
 

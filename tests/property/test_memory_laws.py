@@ -333,7 +333,7 @@ def _cluster(name: str, revision: int) -> dict[str, Any]:
 
 def test_an_event_newer_than_a_list_is_not_lost() -> None:
     """P1, O6: nor is an object that it changed put back."""
-    registry = Registry(on_change=lambda *_: None)
+    registry = Registry(local=ClusterUID("local"), on_change=lambda *_: None)
     registry.replace("clusters", [_cluster("old", 5)], revision=5)
     known = registry.begin_list("clusters")
     registry.apply("clusters", "ADDED", _cluster("new", 11))
@@ -355,7 +355,7 @@ def test_a_complete_list_replaces_what_was_known_when_it_began(
     before: dict[str, int], listed: dict[str, int], late: str, revision: int
 ) -> None:
     """R4: object by object, with any revisions; what came since it began stays."""
-    registry = Registry(on_change=lambda *_: None)
+    registry = Registry(local=ClusterUID("local"), on_change=lambda *_: None)
     for name, at in before.items():
         registry.apply("clusters", "ADDED", _cluster(name, at))
     known = registry.begin_list("clusters")
@@ -368,7 +368,7 @@ def test_a_complete_list_replaces_what_was_known_when_it_began(
 
 def test_what_a_complete_list_does_not_have_is_gone() -> None:
     """O6, P1: also when our own etcd was put back."""
-    registry = Registry(on_change=lambda *_: None)
+    registry = Registry(local=ClusterUID("local"), on_change=lambda *_: None)
     registry.replace("clusters", [_cluster("a", 5), _cluster("b", 6)], revision=9)
     registry.replace("clusters", [_cluster("a", 5)], revision=10)
     assert set(registry.clusters) == {"a"}

@@ -86,6 +86,36 @@ def install_definition(group: SimGroup, name: str) -> None:
     group[name].server.change_served("ResourceSyncRule", served=True)
 
 
+@pytest.mark.clause("O11")
+@pytest.mark.parametrize("name", ["r", "mine"], ids=["over the rule itself", "under another name"])
+def test_a_rule_that_was_made_from_the_yaml_of_a_rules_copy_is_its_clusters_own(name: str) -> None:
+    """It is accepted with another spec, too, and its deletion is recorded for a member that is down. A8, W3."""
+
+    async def scenario(group: SimGroup) -> None:
+        await synced(group, home="a" if name == "r" else "b", count=3)
+        a, b, c = (group[name] for name in "abc")
+        found = b.get("ResourceSyncRule", "r") if name == "r" else a.get("ResourceSyncRule", "r")
+        marks = found["metadata"]["annotations"]
+        assert meta.PROVENANCE in marks
+        c.create(config_map("other", {"a": "1"}, labels={"sync": "other"}))
+        others = {"match": [{"labels": [{"matchLabels": {"sync": "other"}}]}]}
+        made = rule(name, CONFIG_MAP, others, deletionPolicy="Delete", targetClusters={"names": ["b"]})
+        a.apply({**made, "metadata": {**made["metadata"], "annotations": marks}})
+        await group.settle()
+        assert a.condition("ResourceSyncRule", name, "Accepted")["status"] == "True"
+        assert b.find("ConfigMap", "other", namespace="default") is not None
+        await b.stop()
+        a.delete("ResourceSyncRule", name)
+        await group.settle()
+        assert recorded(a) == {name}
+        b.start()
+        await group.settle()
+        assert b.find("ResourceSyncRule", name) is None
+        assert b.find("ConfigMap", "other", namespace="default") is None
+
+    simulate(scenario, n=3)
+
+
 @pytest.mark.clause("W3")
 @pytest.mark.parametrize("loses_copy", [False, True], ids=["", "and the rule's copy is deleted here"])
 def test_rules_go_with_a_definition_that_a_finalizer_keeps_for_long(loses_copy: bool) -> None:

@@ -59,6 +59,10 @@ class Marks:
             return False
         return self.provenance is None or self.provenance.is_held_in(cluster)
 
+    def counted_in(self, cluster: ClusterUID) -> Marks:
+        """Return the marks as they count in the cluster that has the object: there, its own object is native."""
+        return Marks(None, None, self.sync_disabled, False) if self.owner == cluster else self
+
     @property
     def by_go(self) -> bool:
         """Report whether the Go original made this copy: it has no provenance, or one marked as adopted (O10)."""

@@ -86,7 +86,7 @@ def test_what_this_version_writes_is_in_the_files(name: str, made: Manifest) -> 
 
 def test_this_version_reads_its_files() -> None:
     assert decode(meta.annotations_of(stored("copy"))[meta.PROVENANCE], of=COPY) == PROVENANCE
-    assert read_original_tombstone(stored("tombstone")) == STONE
+    assert read_original_tombstone(stored("tombstone"), at=HERE) == STONE
     assert read_withdrawal(read_feature(stored("withdrawal"))) == STONE
     assert read_deleted_rules(meta.annotations_of(stored("deleted_rules"))) == {RULE}
     for name in ("tombstone", "withdrawal", "deleted_rules"):
@@ -111,3 +111,11 @@ def test_the_next_format_is_told_and_is_not_read() -> None:
     annotation = meta.annotations_of(stored("cluster", number=2))[meta.DAEMON]
     assert formats.is_later_version(annotation)
     assert write_daemon_version("0.1.0", before=annotation) == annotation
+
+
+@pytest.mark.parametrize(("owner", "is_original"), [(HERE, True), (OWNER, False)])
+def test_a_tombstone_with_the_mark_of_its_own_cluster_is_an_original(owner: ClusterUID, is_original: bool) -> None:
+    """O11: somebody applied the copy of another member over it."""
+    found = stored("tombstone")
+    marked = {**found, "metadata": {**found["metadata"], "annotations": {meta.OWNER: owner}}}
+    assert (read_original_tombstone(marked, at=HERE) == STONE) is is_original

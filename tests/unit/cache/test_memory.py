@@ -268,7 +268,7 @@ def test_moments_are_known_of_so_many_places(monkeypatch: Any) -> None:
 
 def test_own_objects_that_come_and_go_are_forgotten(monkeypatch: Any) -> None:
     monkeypatch.setattr(registry, "_MOST_GONE", 10)
-    found = Registry(on_change=lambda *_: None)
+    found = Registry(local=ClusterUID("local"), on_change=lambda *_: None)
     for number in range(100):
         manifest = {"metadata": {"name": f"f{number}", "resourceVersion": str(number + 1)}}
         found.apply("clusterfeatures", "ADDED", manifest)

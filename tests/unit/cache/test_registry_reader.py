@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
-from registry_controller.api.meta import GVK, GVR
+from registry_controller.api.meta import GVK, GVR, ClusterUID
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.registry_reader import RegistryReader
 
@@ -18,7 +18,7 @@ class Reader(RegistryReader):
 
     def __init__(self) -> None:
         reader: Any = None
-        super().__init__(reader=reader, registry=Registry(on_change=lambda *_: None))
+        super().__init__(reader=reader, registry=Registry(local=ClusterUID("local"), on_change=lambda *_: None))
         self.has_begun, self.may_end = asyncio.Semaphore(0), asyncio.Semaphore(0)
 
     async def read(self) -> None:
@@ -51,7 +51,7 @@ class RuleReader(RegistryReader):
 
     def __init__(self) -> None:
         reader: Any = None
-        super().__init__(reader=reader, registry=Registry(on_change=lambda *_: None))
+        super().__init__(reader=reader, registry=Registry(local=ClusterUID("local"), on_change=lambda *_: None))
         self.has_read = asyncio.Semaphore(0)
         self.kinds: list[GVK] = []
 
@@ -96,6 +96,6 @@ def test_a8_a_rule_is_read_when_a_watch_shows_another_spec(
     plural: str, kind: str, event: dict[str, Any], must_read: bool
 ) -> None:
     """The watch may be served by a former definition, without the new fields of the rule."""
-    registry = Registry(on_change=lambda *_: None)
+    registry = Registry(local=ClusterUID("local"), on_change=lambda *_: None)
     registry.replace("resourcesyncrules", [_rule(a="1")], revision=5)
     assert registry.must_read(plural, kind, event) is must_read

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api.errors import Forbidden
-from registry_controller.api.meta import GroupKind
+from registry_controller.api.meta import ClusterUID, GroupKind
 from registry_controller.cache.crds import OF_RULES, Definition, DefinitionCache
 from registry_controller.cache.registry import Registry
 from registry_controller.kube.object import decode_object
@@ -21,7 +21,7 @@ class Stage:
     """The rules of a store and its definition of rules, as their two watches show them."""
 
     def __init__(self) -> None:
-        self.registry = Registry(on_change=lambda plural, name: None)
+        self.registry = Registry(local=ClusterUID("local"), on_change=lambda plural, name: None)
         self.definitions = DefinitionCache(
             on_change=lambda: None,
             rules_change=self.registry.rule_definitions.on_definition,

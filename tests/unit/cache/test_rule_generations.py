@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from registry_controller.api import meta
+from registry_controller.api.meta import ClusterUID
 from registry_controller.api.provenance import RuleGeneration
 from registry_controller.cache.registry import Registry
 
@@ -21,7 +22,7 @@ def made(revision: int, *, generation: int) -> dict[str, Any]:
 
 
 def registry() -> Registry:
-    return Registry(on_change=lambda *_: None)
+    return Registry(local=ClusterUID("local"), on_change=lambda *_: None)
 
 
 def test_each_event_of_a_rule_shows_its_object_and_its_generation() -> None:

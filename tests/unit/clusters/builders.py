@@ -56,7 +56,7 @@ def peer(*held: MemberRecord, is_alive: bool = True, **fields: Any) -> Any:
 
 def registry(*clusters: dict[str, Any], rules: tuple[dict[str, Any], ...] = ()) -> Registry:
     """Make a registry that holds these objects."""
-    made = Registry(on_change=lambda plural, name: None)
+    made = Registry(local=LOCAL, on_change=lambda plural, name: None)
     for number, manifest in enumerate(clusters):
         metadata = {"resourceVersion": str(number + 1), **manifest["metadata"]}
         made.apply("clusters", "ADDED", {**manifest, "metadata": metadata})

@@ -127,7 +127,7 @@ class Stage:
         self.factory, self.watches, self.observer = Factory(), Watches(), Observer()
         self.revision = 0
         self.members = Members(on_change=lambda target: None)
-        self.registry = Registry(on_change=self._changed)
+        self.registry = Registry(local=LOCAL, on_change=self._changed)
         store: Any = SimpleNamespace(find=self.secrets.get, owners={})
         watches: Any = self.watches
         factory: Any = self.factory

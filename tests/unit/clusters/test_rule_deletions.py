@@ -32,7 +32,7 @@ class Stage:
     def __init__(self) -> None:
         self.now_s = 1000.0
         clock: Any = {"window_s": WINDOW_S, "now_s": lambda: self.now_s}
-        self.held = Registry(on_change=lambda plural, name: None, **clock)
+        self.held = Registry(local=LOCAL, on_change=lambda plural, name: None, **clock)
         self.held.replace("clusters", [cluster_manifest("own", cluster_id=LOCAL), cluster_manifest("b")], revision=1)
         self.held.replace("resourcesyncrules", [], revision=1)
         self.rules: Any = SimpleNamespace(is_synced=True, records={}, rule_events=None, streams={})

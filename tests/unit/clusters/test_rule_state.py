@@ -59,7 +59,7 @@ def states(
     policy: RulePolicy | None = None,
 ) -> RuleStates:
     """Make the states of rules here; `cache` is that of the rules that c holds."""
-    registry = Registry(on_change=lambda plural, name: None, allowance=policy)
+    registry = Registry(local=LOCAL, on_change=lambda plural, name: None, allowance=policy)
     if own:
         manifest = cluster_manifest("own", cluster_id=LOCAL, metadata={"resourceVersion": "1"})
         registry.apply("clusters", "ADDED", manifest)

@@ -305,7 +305,7 @@ def test_mappings_differ_in_keys_that_only_one_has_and_in_values() -> None:
 
 async def test_w3_what_is_missing_for_a_moment_keeps_its_rules_and_its_copies() -> None:
     clock = SimpleNamespace(now_s=1000.0)
-    held = Registry(on_change=lambda plural, name: None, window_s=30.0, now_s=lambda: clock.now_s)
+    held = Registry(local=LOCAL, on_change=lambda plural, name: None, window_s=30.0, now_s=lambda: clock.now_s)
     held.replace("clusters", [OWN], revision=1)
     held.replace("resourcesyncrules", [rule_manifest("plain"), rule_manifest("some", features=("x",))], revision=1)
     selection = RuleSelection(registry=held, local=LOCAL, window_s=30.0, now_s=lambda: clock.now_s)
@@ -337,7 +337,7 @@ async def test_w3_what_is_missing_for_a_moment_keeps_its_rules_and_its_copies() 
 
 async def test_w3_a_rule_that_is_made_again_in_the_window_acts_as_the_new_one() -> None:
     clock = SimpleNamespace(now_s=1000.0)
-    held = Registry(on_change=lambda plural, name: None, window_s=30.0, now_s=lambda: clock.now_s)
+    held = Registry(local=LOCAL, on_change=lambda plural, name: None, window_s=30.0, now_s=lambda: clock.now_s)
     held.replace("resourcesyncrules", [rule_manifest("r")], revision=1)
     held.set_pruned("r", ("spec.new",))
     gone = {"metadata": {"name": "r", "resourceVersion": "5"}}

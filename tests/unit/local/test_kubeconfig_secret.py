@@ -12,7 +12,7 @@ import yaml
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, read_cluster
 from registry_controller.api.errors import BadInput, NotFound
-from registry_controller.api.meta import ObjectKey
+from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.local.client import LocalClient
 from registry_controller.local.kubeconfig_secret import KubeconfigSecret, is_published
 from registry_controller.local.manifests import SERVICE_ACCOUNT, TOKEN_SECRET_TYPE
@@ -165,7 +165,7 @@ async def test_a_missing_namespace_is_reported_with_the_way_out(
 async def test_o6_a_cluster_that_has_left_deletes_its_secret_and_its_tokens(server: FakeServer) -> None:
     secret = make(server)
     await secret.keep(cluster())
-    await secret.withdraw(KEY)
+    await secret.withdraw(KEY, of=ClusterUID("id"))
     assert [path for path in server.objects if "secrets" in path] == []
 
 
@@ -173,16 +173,17 @@ async def test_o6_a_cluster_that_has_left_deletes_its_secret_and_its_tokens(serv
     ("type_", "annotations", "published_here"),
     [
         (meta.REGISTRY_SECRET_TYPE, {}, True),
+        (meta.REGISTRY_SECRET_TYPE, {meta.OWNER: "id"}, True),
         (meta.REGISTRY_SECRET_TYPE, {meta.OWNER: "id-b"}, False),
         ("Opaque", {}, False),
     ],
-    ids=["its own", "a copy", "another type"],
+    ids=["its own", "its own with the marks of a copy of it", "a copy", "another type"],
 )
 async def test_o6_only_its_own_secret_is_deleted(
     server: FakeServer, type_: str, annotations: dict[str, str], published_here: bool
 ) -> None:
     info = {"name": "own", "namespace": NAMESPACE, "annotations": annotations}
     stored = server.put(meta.SECRETS, {"metadata": info, "type": type_})
-    assert is_published(stored) == published_here
-    await make(server).withdraw(KEY)
+    assert is_published(stored, of=ClusterUID("id")) == published_here
+    await make(server).withdraw(KEY, of=ClusterUID("id"))
     assert (server.find(meta.SECRETS, "own", NAMESPACE) is None) == published_here

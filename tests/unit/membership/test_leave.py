@@ -12,10 +12,10 @@ import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.errors import BadInput
-from registry_controller.api.meta import GVR, ClusterUID
+from registry_controller.api.meta import GVR, ClusterUID, ObjectKey
 from registry_controller.api.provenance import Provenance, encode
 from registry_controller.api.tombstone import Tombstone, tombstone_manifest
-from registry_controller.cache.members import cluster_target
+from registry_controller.cache.members import cluster_target, secret_target
 from registry_controller.core.decision.tombstones import LASTS
 from registry_controller.local.client import LocalClient
 from registry_controller.local.manifests import TOKEN_SECRET_TYPE
@@ -250,6 +250,23 @@ def test_o6_the_cluster_of_a_person_is_deleted_by_the_command() -> None:
     stage.add("b", owner=None)
     play(stage, stage.command.declare("b", wait_s=60))
     assert not stage.has(meta.CLUSTERS, "b")
+
+
+def test_o6_what_a_person_made_from_the_yaml_of_a_copy_is_deleted_by_the_command() -> None:
+    """O11: the daemon leaves it alone, because its marks name another object."""
+    stage = Stage()
+    clone, secret = cluster_target("b"), secret_target(ObjectKey(NAMESPACE, "b"))
+    texts = {}
+    for kind, target in ((meta.CLUSTER, clone), (meta.SECRET, secret)):
+        copy = target._replace(name="old")
+        made = Provenance(B, "r", LOCAL, "Delete", kind, copy.key, "m", "", 1, copy)
+        texts[target] = {meta.OWNER: B, meta.PROVENANCE: encode(made)}
+    stage.add("b", owner=None, annotations=texts[clone])
+    info = {"name": "b", "namespace": NAMESPACE, "annotations": texts[secret]}
+    stage.server.put(meta.SECRETS, {"metadata": info, "type": meta.REGISTRY_SECRET_TYPE})
+    play(stage, stage.command.declare("b", wait_s=60))
+    assert not stage.has(meta.CLUSTERS, "b")
+    assert not stage.has(meta.SECRETS, "b")
 
 
 def test_o6_a_tombstone_of_another_member_is_replaced_and_ones_own_stays() -> None:

@@ -78,7 +78,7 @@ class Stage:
         self.peers: dict[ClusterUID, Any] = {}
         self.left: dict[ClusterUID, int] = {}
         self.observer = Observer()
-        self.registry = Registry(on_change=lambda plural, name: None)
+        self.registry = Registry(local=LOCAL, on_change=lambda plural, name: None)
         departures: Any = SimpleNamespace(left=self.left)
         self.lasting: set[ClusterUID] = set()
         self.absences: Any = SimpleNamespace(
@@ -461,7 +461,7 @@ def test_o6_a_deleted_tombstone_is_withdrawn_if_its_definition_outlasted_it(
 ) -> None:
     """Until that is decided, it stands."""
     changed: list[str] = []
-    registry = Registry(on_change=lambda plural, name: changed.append(name), now_s=lambda: 10.0)
+    registry = Registry(local=LOCAL, on_change=lambda plural, name: changed.append(name), now_s=lambda: 10.0)
     manifest = tombstone_manifest(farewell())
     manifest["metadata"]["resourceVersion"] = "5"
     registry.apply("clusterfeatures", "ADDED", manifest)

@@ -9,6 +9,7 @@ import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, Forbidden
+from registry_controller.api.meta import ClusterUID
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Hold, Reason
 from registry_controller.kube.connect import READING
@@ -80,7 +81,7 @@ def test_a_rule_that_is_the_same_has_the_same_generation() -> None:
 
 
 def test_a_staged_rule_stands_in_the_registry_in_the_place_of_the_other() -> None:
-    registry = Registry(on_change=lambda *_: None)
+    registry = Registry(local=ClusterUID("local"), on_change=lambda *_: None)
     registry.apply(meta.RULES.resource, None, HELD)
     assert stage_rule(registry, rule(), now=NOW) == "r"
     held = registry.rules["r"]

@@ -8,7 +8,7 @@ import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden
-from registry_controller.api.meta import GVR
+from registry_controller.api.meta import GVR, ClusterUID
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Hold, Reason, Skip
 from registry_controller.core.rules.policy import RulePolicy
@@ -102,7 +102,7 @@ def test_a_rule_that_does_nothing_here_has_one_reason() -> None:
 
 
 def test_a_rule_of_another_cluster_is_idle_when_the_policy_bars_it() -> None:
-    held = Registry(on_change=lambda *_: None, allowance=RulePolicy(enabled=False))
+    held = Registry(local=ClusterUID("local"), on_change=lambda *_: None, allowance=RulePolicy(enabled=False))
     synced = rule()
     synced["metadata"]["annotations"] = {meta.OWNER: PEER}
     held.apply(meta.RULES.resource, None, synced)

@@ -197,7 +197,7 @@ def rule(name: str = "rule", *, status: Mapping[str, Any] | None = None, **spec:
 
 
 def registry(*, clusters: Iterable[dict[str, Any]] = (), rules: Iterable[dict[str, Any]] = ()) -> Registry:
-    made = Registry(on_change=lambda *_: None)
+    made = Registry(local=LOCAL, on_change=lambda *_: None)
     for manifest in clusters:
         made.apply(meta.CLUSTERS.resource, None, manifest)
     for manifest in rules:

@@ -158,7 +158,7 @@ def test_why_a_rule_is_not_as_its_owner_wrote_it_is_reported_once_the_definition
 
 
 def test_a_rule_of_another_cluster_that_the_policy_bars_is_unknown() -> None:
-    held = Registry(on_change=lambda *_: None, allowance=RulePolicy(enabled=False))
+    held = Registry(local=LOCAL, on_change=lambda *_: None, allowance=RulePolicy(enabled=False))
     synced = rule()
     synced["metadata"]["annotations"] = {meta.OWNER: PEER}
     held.apply(meta.RULES.resource, None, synced)
