@@ -34,6 +34,18 @@ def write_object(found: Mapping[str, Any], *, plain: Mapping[str, Any], most: in
 
 
 def is_later(found: Mapping[str, Any], *, than: int) -> bool:
-    """Return whether the format of an object, 1 where it names none, is a later one."""
-    number = found.get("format", 1)
-    return isinstance(number, int) and number > than
+    """Return whether the format of an object, 1 where it names none, is a later one: any that this version lacks."""
+    return _is_later_number(found.get("format", 1), than=than)
+
+
+def is_later_text(text: str, *, than: int) -> bool:
+    """Return whether the JSON text of a format names a later one, as the value of a label does."""
+    try:
+        return _is_later_number(orjson.loads(text), than=than)
+    except ValueError:
+        return True
+
+
+def _is_later_number(number: object, *, than: int) -> bool:
+    # Python counts true as 1.
+    return isinstance(number, bool) or number not in range(1, than + 1)

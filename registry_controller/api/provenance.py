@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from registry_controller.api import meta
-from registry_controller.api.jsontext import write_object
+from registry_controller.api.jsontext import is_later, write_object
 from registry_controller.api.meta import GVK, UID_LENGTH, ClusterUID, Manifest, ObjectKey, Target, cluster_id, revision
 
 FORMAT: Final = 1
@@ -206,7 +206,7 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
         return None
     try:
         found = orjson.loads(text)
-        if _is_later(found):
+        if is_later(found, than=FORMAT):
             return None
         source = found["source"]
         cluster = _cluster_of(found["copy"], of=of)
@@ -245,14 +245,9 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
 def has_later_format(text: str) -> bool:
     """Return whether a later version of the daemon wrote the annotation, in a format that this one cannot read."""
     try:
-        return len(text) <= _LENGTH and _is_later(orjson.loads(text))
+        return len(text) <= _LENGTH and is_later(orjson.loads(text), than=FORMAT)
     except _UNREADABLE:
         return False
-
-
-def _is_later(found: Mapping[str, Any]) -> bool:
-    number = found.get("format", FORMAT)
-    return isinstance(number, int) and number > FORMAT
 
 
 def _read_unknown(found: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

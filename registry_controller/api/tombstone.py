@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from registry_controller.api import meta, names
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, read_feature
+from registry_controller.api.jsontext import is_later_text
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
 from registry_controller.api.validation import is_label_key, is_label_value
 
@@ -91,7 +92,7 @@ def _read(feature: Feature) -> Tombstone | None:
 
 
 def _is_later(feature: Feature) -> bool:
-    return feature.labels.get(meta.LEFT_FORMAT, str(FORMAT)) != str(FORMAT)
+    return is_later_text(feature.labels.get(meta.LEFT_FORMAT, "1"), than=FORMAT)
 
 
 def has_later_format(feature: Feature) -> bool:

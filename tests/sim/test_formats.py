@@ -31,7 +31,7 @@ def _find(member: Member, name: str = "x") -> dict[str, Any]:
     return member.get("ConfigMap", name, namespace="default")
 
 
-def _set_format(member: Member, manifest: dict[str, Any], number: int) -> None:
+def _set_format(member: Member, manifest: dict[str, Any], number: object) -> None:
     info = manifest["metadata"]
     text = json.dumps({**json.loads(info["annotations"][PROVENANCE]), "format": number})
     member.replace({**manifest, "metadata": {**info, "annotations": {**info["annotations"], PROVENANCE: text}}})
@@ -86,6 +86,20 @@ def test_a_copy_of_a_later_version_stays_as_it_is(act: str) -> None:
             assert a.find("Cluster", "b") is None
 
     simulate(play, n=3)
+
+
+@pytest.mark.parametrize("number", ["2", 2.0, [2], {"major": 2}, None, True], ids=str)
+def test_a_format_that_this_version_does_not_know_is_a_later_one_however_it_is_written(number: object) -> None:
+    async def play(group: SimGroup) -> None:
+        await _copied(group)
+        a, b = group["a"], group["b"]
+        _set_format(a, _find(a), number)
+        held = _find(a)
+        b.replace(config_map("x", {"a": "2"}))
+        await group.settle()
+        assert _find(a) == held
+
+    simulate(play, n=2)
 
 
 @pytest.mark.parametrize("length", [1, 60_000])

@@ -80,8 +80,8 @@ def is_of_later_version(manifest: Manifest) -> bool:
     """Say whether a later daemon wrote an object, or its marks, in a format that this one does not know."""
     info = manifest["metadata"]
     record = json.loads((info.get("annotations") or {}).get(meta.DELETED_RULES, "{}"))
-    number = (info.get("labels") or {}).get(meta.LEFT_FORMAT) or record.get("format", 1)
-    return max(int(number), int(marks_of(manifest).provenance.get("format", 1))) > 1
+    label = (info.get("labels") or {}).get(meta.LEFT_FORMAT, "1")
+    return label != "1" or any(found.get("format", 1) != 1 for found in (record, marks_of(manifest).provenance))
 
 
 def _unpack(text: str) -> Mapping[str, Any]:

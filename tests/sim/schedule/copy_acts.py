@@ -162,8 +162,8 @@ def _rewrite_provenance(member: Member, found: Manifest, changes: dict[str, Any]
     member.replace({**found, "metadata": {**info, "annotations": {**info["annotations"], meta.PROVENANCE: text}}})
 
 
-@deed(one, weight=2)
-def has_a_copy_of_a_later_version(stage: Stage, member: Member, which: int) -> bool:
+@deed(lambda chance, who, names: (*one(chance, who, names), chance.choice((2, 2.0, "2", None))), weight=2)
+def has_a_copy_of_a_later_version(stage: Stage, member: Member, which: int, number: object) -> bool:
     """Rewrite a copy's provenance in the next format, as a later daemon here does.
 
     Somebody goes back to this format at the end, and again where the etcd is restored after that.
@@ -178,7 +178,7 @@ def has_a_copy_of_a_later_version(stage: Stage, member: Member, which: int) -> b
         if held is not None and is_of_later_version(held):
             _rewrite_provenance(member, held, {"format": 1})
 
-    _rewrite_provenance(member, found, {"format": 2})
+    _rewrite_provenance(member, found, {"format": number})
     stage.at_the_end(_lasting(member, go_back))
     return True
 
