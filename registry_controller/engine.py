@@ -303,7 +303,7 @@ class Engine:
         """Note the definition with which rules are here; it may be why a rule is not as it was written."""
         self.registry.rule_definitions.on_definition(definition)
         for name, stored in self.registry.rules.items():
-            if stored.verdict.reason == NOT_AS_WRITTEN:
+            if stored.verdict.reason == NOT_AS_WRITTEN.reason:
                 self._observer.on_own_kind_changed(meta.RULES.resource, name)
 
     def on_definition_of_rules_read(self) -> None:

@@ -33,7 +33,7 @@ from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.cache.settled_clusters import SettledClusters
 from registry_controller.cache.stored_objects import OwnIdentity, StoredCluster, StoredRule
 from registry_controller.core.decision.marks import Marks, read_marks
-from registry_controller.core.decision.stored_spec import NOT_AS_WRITTEN, NOT_AS_WRITTEN_MESSAGE, goes_on, may_obey
+from registry_controller.core.decision.stored_spec import NOT_AS_WRITTEN, find_refusal, goes_on
 from registry_controller.core.rules.active import ActiveRule
 from registry_controller.core.rules.policy import BarredRule, RulePolicy
 from registry_controller.core.rules.validation import RuleVerdict, read_and_validate
@@ -282,8 +282,9 @@ class Registry:
         elif plural == meta.RULES.resource:
             rule, verdict = read_and_validate(manifest, definition=read_bundled()[OF_RULES])
             marks = self._read_marks(name, manifest)
-            if not may_obey(manifest, marks):
-                verdict = RuleVerdict(False, NOT_AS_WRITTEN, NOT_AS_WRITTEN_MESSAGE)
+            refusal = find_refusal(manifest, marks)
+            if refusal is not None:
+                verdict = RuleVerdict(False, *refusal)
             info, revision = meta.metadata_of(manifest), self._known(plural, name)
             generation = RuleGeneration(str(info.get("uid", "")), int(info.get("generation", 0)))
             self.rules[name] = stored = StoredRule(rule, verdict, marks, manifest, generation)
@@ -303,7 +304,7 @@ class Registry:
     def _goes_on(self, name: str, stored: StoredRule) -> bool:
         """Return whether the rule that acts goes on, because its copy here was altered, which is undone."""
         acting = self.acting.get(name)
-        is_altered = stored.verdict.reason == NOT_AS_WRITTEN
+        is_altered = stored.verdict.reason == NOT_AS_WRITTEN.reason
         return is_altered and acting is not None and goes_on(acting.manifest, acting.marks, marks=stored.marks)
 
     def _known(self, plural: str, name: str) -> int:
@@ -336,7 +337,7 @@ class Registry:
 
     def _note_deletion(self, name: str, manifest: Manifest, revision: int) -> None:
         """Keep the event that deleted a rule of this cluster; the deletion of a copy is no deletion of its rule."""
-        if not self._read_marks(name, manifest).is_copy and name not in names.CORE_RULES:
+        if not self._read_marks(name, manifest).may_be_copy and name not in names.CORE_RULES:
             self.deletions.on_delete(name, str(meta.metadata_of(manifest).get("uid", "")), revision)
 
     def _read_marks(self, name: str, rule: Manifest) -> Marks:

@@ -10,7 +10,7 @@ from registry_controller.api.cluster import Cluster
 from registry_controller.api.meta import ClusterUID, GroupKind, Manifest
 from registry_controller.api.provenance import RuleGeneration
 from registry_controller.api.syncrule import SyncRule
-from registry_controller.core.decision.marks import Marks
+from registry_controller.core.decision.marks import Binding, Marks
 from registry_controller.core.decision.rule_state import Maker
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import BarredRule, RulePolicy, TargetPolicy
@@ -41,8 +41,13 @@ class StoredRule:
         return was is not None and (self.rule, self.verdict, self.marks) == (was.rule, was.verdict, was.marks)
 
     def is_synced(self, local: ClusterUID) -> bool:
-        """Return whether the rule came from another cluster, for any name and labels."""
-        return self.marks.owner not in (None, local)
+        """Return whether the rule came from another cluster, for any name and labels, or may have come from one."""
+        return self.marks.may_be_copy and self.marks.owner != local
+
+    @property
+    def is_unclear(self) -> bool:
+        """Return whether only a later version of the daemon can read the marks of the rule (A11)."""
+        return self.marks.binding is Binding.UNREADABLE
 
     def is_foreign(self, owner: ClusterUID, *, local: ClusterUID) -> bool:
         """Return whether another cluster than `owner` created the rule; an empty owner is unknown."""
@@ -64,12 +69,16 @@ class StoredRule:
         return activate(self.rule, created_at=born, owner=maker.owner, target_policy=fence, uid=maker.uid)
 
     def maker(self, local: ClusterUID) -> Maker | None:
-        """Return what makes the copies of this rule; None where it cannot be read."""
+        """Return what makes the copies of this rule; None where it cannot be read.
+
+        Its owner and UID are unknown where only a later version of the daemon can read its marks.
+        """
         if self.rule is None:
             return None
-        provenance, kind = self.marks.provenance, self.rule.kind
-        uid = provenance.uid if provenance else self.rule.uid
-        return Maker(self.marks.owner or local, uid, GroupKind(kind.group, kind.kind))
+        provenance, reads = self.marks.provenance, GroupKind(self.rule.kind.group, self.rule.kind.kind)
+        if self.is_unclear:
+            return Maker(self.marks.owner or ClusterUID(""), "", reads)
+        return Maker(self.marks.owner or local, provenance.uid if provenance else self.rule.uid, reads)
 
 
 class OwnIdentity(NamedTuple):

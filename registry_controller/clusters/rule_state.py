@@ -87,7 +87,7 @@ class RuleStates:
         rule = stored.rule
         bar = self._registry.bar(provenance.rule, local=self._local)
         if rule is None or not self._acts(stored) or bar is not None:
-            return RuleFacts(is_here=True)
+            return RuleFacts(is_here=True, is_unclear=stored.is_unclear)
         peer = self._peers.get(provenance.owner)
         is_heard = peer is not None and peer.is_alive and peer.features.held is not None
         return RuleFacts(

@@ -80,7 +80,7 @@ class RuleStatusReporter:
             return
         info = meta.metadata_of(stored.manifest)
         current = stored.manifest.get("status")
-        is_altered = stored.verdict.reason == NOT_AS_WRITTEN
+        is_altered = stored.verdict.reason == NOT_AS_WRITTEN.reason
         if is_altered and not self._definitions.is_listed:
             return  # whether the definition here drops its fields is not known yet
         stored = self._registry.acting.get(name, stored)  # a copy that was altered here acts as its owner wrote it
@@ -128,7 +128,7 @@ class RuleStatusReporter:
 
     def _decide_acceptance(self, stored: StoredRule, name: str) -> RuleVerdict:
         pruned = self._registry.pruned.get(name)
-        if stored.verdict.reason == NOT_AS_WRITTEN:
+        if stored.verdict.reason == NOT_AS_WRITTEN.reason:
             pruned = pruned or self._definitions.lost_of_rules
         if pruned:
             return RuleVerdict(False, "FieldsPruned", describe_pruned(pruned), stored.verdict.warnings)

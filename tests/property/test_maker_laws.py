@@ -22,6 +22,7 @@ FACTS = st.builds(
     presence=st.sampled_from(RulePresence),
     was_deleted=st.booleans(),
     acts=st.booleans(),
+    is_unclear=st.booleans(),
     reads_kind=st.booleans(),
     selects_us=st.none() | st.booleans(),
     selects_owner=st.none() | st.booleans(),
@@ -72,8 +73,16 @@ def test_a_rule_reads_from_an_owner_only_the_kind_that_it_names(facts: RuleFacts
 @given(FACTS)
 def test_a_rule_is_unchosen_only_while_a_fact_about_it_is_unknown(facts: RuleFacts) -> None:
     """W2: and each known answer ends that."""
-    if not is_unchosen(facts):
+    if not is_unchosen(facts) or facts.is_unclear:
         return
     assert evaluate_rule(facts) in (RuleState.SILENT, RuleState.MISSING)
     for selects_us, selects_owner in ((True, True), (True, False), (False, None)):
         assert not is_unchosen(facts._replace(selects_us=selects_us, selects_owner=selects_owner))
+
+
+@given(FACTS)
+def test_what_a_rule_that_is_here_asks_for_is_not_taken_from_it_while_that_is_unclear(facts: RuleFacts) -> None:
+    """A11: it is not obeyed, and no other rule changes its copies."""
+    unclear = facts._replace(is_here=True, acts=False, is_unclear=True)
+    assert is_unchosen(unclear)
+    assert not is_unchosen(unclear._replace(is_unclear=False))

@@ -5,14 +5,21 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, decode, encode
-from registry_controller.core.decision.marks import Marks
-from registry_controller.core.decision.stored_spec import digest_spec, goes_on, is_as_written, may_obey
+from registry_controller.core.decision.marks import Binding, Marks
+from registry_controller.core.decision.stored_spec import (
+    LATER_FORMAT,
+    digest_spec,
+    find_refusal,
+    goes_on,
+    is_as_written,
+)
 
 HOME, HERE = ClusterUID("home"), ClusterUID("here")
 COPY = Target(meta.GROUP, meta.RULE.kind, "", "r")
@@ -53,13 +60,13 @@ def test_a_copy_is_obeyed_only_with_the_spec_that_its_owner_wrote(
 ) -> None:
     """A null counts as no value; a boolean is no number."""
     is_same = repr(_sorted(without_nulls(owners))) == repr(_sorted(without_nulls(stored)))
-    assert may_obey(manifest(stored), marks(written(owners))) is is_same
+    assert (find_refusal(manifest(stored), marks(written(owners))) is None) is is_same
     assert is_as_written(manifest(stored), marks(written(owners))) is is_same
 
 
 def _sorted(value: Any) -> Any:
     if isinstance(value, dict):
-        return [(name, _sorted(value[name])) for name in sorted(value)]
+        return {name: _sorted(value[name]) for name in sorted(value)}
     return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
@@ -68,9 +75,18 @@ def test_native_and_frozen_rules_and_copies_without_a_digest_are_obeyed_as_they_
     owners: dict[str, Any], stored: dict[str, Any]
 ) -> None:
     earlier = dataclasses.replace(written(owners), spec="")
-    assert may_obey(manifest(stored), marks(None))
-    assert may_obey(manifest(stored), marks(earlier))
-    assert may_obey(manifest(stored), marks(written(owners), frozen=True))
+    for found in (marks(None), marks(earlier), marks(written(owners), frozen=True)):
+        assert find_refusal(manifest(stored), found) is None
+
+
+@pytest.mark.clause("A8", "A11")
+@given(SPECS, SPECS, st.sampled_from((None, HOME)), st.booleans())
+def test_a_rule_with_marks_of_a_later_format_is_not_obeyed(
+    acted: dict[str, Any], stored: dict[str, Any], owner: ClusterUID | None, frozen: bool
+) -> None:
+    later = Marks(owner, None, sync_disabled=frozen, go_written=False, binding=Binding.UNREADABLE)
+    assert find_refusal(manifest(stored), later) is LATER_FORMAT
+    assert not goes_on(manifest(acted), marks(written(acted)), marks=later)
 
 
 @given(SPECS, SPECS, SPECS, st.booleans())

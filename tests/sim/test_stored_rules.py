@@ -150,6 +150,91 @@ def test_a_rules_copy_that_was_frozen_is_obeyed_as_it_is(restarted: bool) -> Non
     simulate(scenario, n=3)
 
 
+def _set_format(member: Member, number: int) -> None:
+    """Write the marks of the rule as a later version of the daemon does, or as this one does."""
+    found = marks_of(member.get("ResourceSyncRule", "r")).provenance
+    _edit(member, lambda spec: spec, **{meta.PROVENANCE: orjson.dumps({**found, "format": number}).decode()})
+
+
+@pytest.mark.clause("A8", "A11", "W3")
+@pytest.mark.parametrize("home_is_silent", [False, True], ids=["owner answers", "owner silent"])
+@pytest.mark.parametrize("restarted", [False, True], ids=["up", "restarted"])
+def test_a_rule_whose_marks_a_later_version_wrote_does_nothing(restarted: bool, home_is_silent: bool) -> None:
+    async def scenario(group: SimGroup) -> None:
+        home, here, other = await _synced(group)
+        uids, written = _copies(here), len(here.server.journal)
+        if home_is_silent:
+            for name in "bc":
+                _silence(group, "a", at=name, fault=Fault.REFUSED)
+            await group.settle()
+        _set_format(here, 2)
+        _edit(here, EDITS["it matches nothing"])
+        held = here.get("ResourceSyncRule", "r")["spec"]
+        if restarted:
+            await here.restart()
+        other.create(config_map("late", {"a": "1"}, labels=LABELS))
+        await group.settle()
+        assert _copies(here) == uids
+        assert here.get("ResourceSyncRule", "r")["spec"] == held
+        assert not [write for write in here.server.journal[written:] if write.kind == "ConfigMap"]
+        accepted = here.condition("ResourceSyncRule", "r", "Accepted")
+        assert (accepted["status"], accepted["reason"]) == ("False", "LaterFormat")
+        assert "upgrade the daemon here" in accepted["message"]
+        for name in "bc":
+            _silence(group, "a", at=name, fault=Fault.NONE)
+        _set_format(here, 1)
+        await group.settle()
+        assert here.get("ResourceSyncRule", "r")["spec"] == home.get("ResourceSyncRule", "r")["spec"]
+        assert _copies(here).items() > uids.items()
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("A11", "W3")
+@pytest.mark.parametrize("restarted", [False, True], ids=["up", "restarted"])
+def test_a_deleted_rule_goes_with_its_copies_once_its_marks_can_be_read(restarted: bool) -> None:
+    """Meanwhile its copies go on naming the rule at its owner."""
+
+    async def scenario(group: SimGroup) -> None:
+        home, here, _ = await _synced(group)
+        uids = _copies(here)
+        _set_format(here, 2)
+        if restarted:
+            await here.restart()
+        await group.settle()
+        named = {marks_of(here.get("ConfigMap", name, namespace="default")).provenance["ruleUID"] for name in uids}
+        assert named == {home.get("ResourceSyncRule", "r")["metadata"]["uid"]}
+        home.delete("ResourceSyncRule", "r")
+        await group.settle()
+        assert _copies(here) == uids
+        _set_format(here, 1)
+        await here.restart()
+        await group.settle()
+        assert here.find("ResourceSyncRule", "r") is None
+        assert not _copies(here)
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W2", "A11")
+def test_no_other_rule_changes_the_copies_of_a_rule_whose_marks_a_later_version_wrote() -> None:
+    async def scenario(group: SimGroup) -> None:
+        home, here, other = group["a"], group["b"], group["c"]
+        home.create(rule("r", CONFIG_MAP, WANTED), born="2020-01-01T00:00:00Z")
+        younger = {**WANTED, "mutations": {"labels": {"add": {"by": "younger"}}}}
+        here.create(rule("younger", CONFIG_MAP, younger), born="2021-01-01T00:00:00Z")
+        await group.join()
+        other.create(config_map("x", {"a": "1"}, labels=LABELS))
+        await group.settle()
+        held = here.get("ConfigMap", "x", namespace="default")
+        assert "by" not in held["metadata"]["labels"]
+        _set_format(here, 2)
+        await group.settle()
+        assert here.get("ConfigMap", "x", namespace="default") == held
+
+    simulate(scenario, n=3)
+
+
 @pytest.mark.clause("A8")
 @pytest.mark.parametrize("home_is_silent", [False, True], ids=["owner answers", "owner silent"])
 def test_a_rule_that_lost_a_field_does_nothing_before_and_after_a_restart(home_is_silent: bool) -> None:

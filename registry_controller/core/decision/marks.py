@@ -53,6 +53,11 @@ class Marks:
     def is_copy(self) -> bool:
         return self.owner is not None
 
+    @property
+    def may_be_copy(self) -> bool:
+        """Report whether the object is a copy, or has marks that only a later version can read."""
+        return self.is_copy or self.binding is Binding.UNREADABLE
+
     def is_bound_in(self, cluster: ClusterUID) -> bool:
         """Report whether the marks are about this very object in the cluster that has it."""
         if self.binding is not Binding.NAMED:

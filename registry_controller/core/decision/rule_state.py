@@ -56,9 +56,10 @@ class RuleFacts(NamedTuple):
     `is_here` means that a rule of that name is in this cluster, `is_foreign` that it was created in another cluster
     than the rule that made the copy. `presence` and `was_deleted` count for such a rule, and where no rule is here:
     whether the owner of the copy's own rule has that, and whether anything shows that it was deleted there. `acts` is
-    false for a rule that is suspended, is not accepted, or may not act here. `reads_kind` is false for one that reads
-    another kind than that of the copy's source. `selects_us` is the answer of its `targetClusters`, `selects_owner`
-    that of its `clusterFeatureMatch`, both stabilized.
+    false for a rule that is suspended, is not accepted, or may not act here; `is_unclear` is true for one whose marks
+    only a later version of the daemon can read (A11). `reads_kind` is false for one that reads another kind than that
+    of the copy's source. `selects_us` is the answer of its `targetClusters`, `selects_owner` that of its
+    `clusterFeatureMatch`, both stabilized.
     """
 
     is_here: bool
@@ -66,6 +67,7 @@ class RuleFacts(NamedTuple):
     presence: RulePresence = RulePresence.UNKNOWN
     was_deleted: bool = False
     acts: bool = False
+    is_unclear: bool = False
     reads_kind: bool = True
     selects_us: bool | None = None
     selects_owner: bool | None = None
@@ -89,7 +91,9 @@ def evaluate_rule(facts: RuleFacts) -> RuleState:
 
 
 def is_unchosen(facts: RuleFacts) -> bool:
-    """Return whether a rule acts, and it is not known whether it makes copies here of the owner's objects."""
+    """Return whether it is not known whether a rule that is here makes copies here of the owner's objects."""
+    if facts.is_here and facts.is_unclear:
+        return True
     if not (facts.is_here and facts.acts and facts.reads_kind):
         return False
     return facts.selects_us is None or (facts.selects_us and facts.selects_owner is None)

@@ -5,23 +5,36 @@ field in an older CustomResourceDefinition, or was edited here.
 
 Laws: the digest is the same in every cluster, and is known before the copy is written · a native rule, a copy with
 `resource-sync-disabled` of this cluster, and one without a digest, as earlier versions write it, are obeyed as they are
-· while a copy here is altered, the rule acts as before, if this daemon knows it as its owner wrote it.
+· while a copy here is altered, the rule acts as before, if this daemon knows it as its owner wrote it · a copy whose
+marks a later version of the daemon wrote does nothing: what its owner wrote, and which rule it is, is not known.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from registry_controller.api.meta import Manifest
-from registry_controller.core.decision.marks import Marks
+from registry_controller.core.decision.marks import Binding, Marks
 
-NOT_AS_WRITTEN: Final = "NotAsWritten"
-"""The reason of a rule whose spec here is not the one that its owner wrote."""
-NOT_AS_WRITTEN_MESSAGE: Final = (
+
+class Refusal(NamedTuple):
+    """The reason for which a stored rule is not obeyed."""
+
+    reason: str
+    message: str
+
+
+NOT_AS_WRITTEN: Final = Refusal(
+    "NotAsWritten",
     "spec: is not the one that the rule's own cluster wrote: it was edited here, or an older CRD dropped a field; "
-    "it is written again while that cluster answers; to use it as it is, annotate it with resource-sync-disabled"
+    "it is written again while that cluster answers; to use it as it is, annotate it with resource-sync-disabled",
+)
+LATER_FORMAT: Final = Refusal(
+    "LaterFormat",
+    "metadata.annotations: a later version of the daemon wrote the marks of this rule, so that it is not known whether "
+    "it is as its own cluster wrote it: upgrade the daemon here; until then the rule does nothing, and its copies stay",
 )
 
 ACTS_AS_WRITTEN: Final = "spec: was altered here; the rule acts as its own cluster wrote it, until this daemon restarts"
@@ -46,9 +59,11 @@ def is_as_written(manifest: Manifest, marks: Marks) -> bool:
     return not written or digest_spec(manifest) == written
 
 
-def may_obey(manifest: Manifest, marks: Marks) -> bool:
-    """Return whether a stored rule may act as it is here."""
-    return marks.frozen or is_as_written(manifest, marks)
+def find_refusal(manifest: Manifest, marks: Marks) -> Refusal | None:
+    """Return why a stored rule may not act as it is here; None where it may."""
+    if marks.binding is Binding.UNREADABLE:
+        return LATER_FORMAT
+    return None if marks.frozen or is_as_written(manifest, marks) else NOT_AS_WRITTEN
 
 
 def goes_on(acting: Manifest, acting_marks: Marks, *, marks: Marks) -> bool:
