@@ -36,6 +36,7 @@ from registry_controller.clusters.rule_deletions import RuleDeletions
 from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.clusters.watch_plan import RuleChanges, WatchPlanner
+from registry_controller.core.decision.restoration import Restoration, find_restoration
 from registry_controller.core.decision.stored_spec import NOT_AS_WRITTEN
 from registry_controller.core.rules.policy import RulePolicy
 from registry_controller.kube.connect import Reader
@@ -181,7 +182,7 @@ class Engine:
                 members=self.members,
                 window_s=window_s,
             ),
-            is_due=self._is_due,
+            restoration=self._restoration,
             observer=self,
         )
         self.rule_states = RuleStates(
@@ -395,8 +396,13 @@ class Engine:
             network_name=self._network_name,
         )
 
-    def _is_due(self, member: ClusterUID, target: Target) -> bool:
-        return self.reconciler.is_due(member, target)
+    def _restoration(self, member: ClusterUID, target: Target) -> Restoration:
+        return find_restoration(
+            self.reconciler.decide(target).decision,
+            member,
+            has_left=self.tombstones.ends(member),
+            lacks_own=self.absences.is_recent(member),
+        )
 
     def _may_undo(self, rule: str) -> bool:
         """Return whether copies of a rule may be deleted under any policy: it is here, or this cluster has left."""

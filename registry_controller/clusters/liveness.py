@@ -1,9 +1,9 @@
 """Liveness of peers: the live ones, the duration of a silence, and the grace period of a peer without credentials.
 
 Laws: silence counts only while at least one other peer answers; otherwise this cluster may be partitioned itself ·
-a peer stays engaged without credentials only while its Cluster or Secret is about to be restored through it, and for
-90 s at most · a peer whose Cluster went together with the own Cluster, as with their definition, stays engaged until
-its Cluster can be stored here again and the peer has answered for 90 s.
+a peer stays engaged without credentials only while its Cluster or Secret may be restored through it, and for 90 s at
+most, which do not begin while it lacks its own Cluster, too · a peer whose Cluster went together with the own Cluster,
+as with their definition, stays engaged until its Cluster can be stored here again and the peer has answered for 90 s.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.core.decision.restoration import Restoration
 from registry_controller.core.peer_health import count_silence
 
 _GRACE_S: Final = 90.0
@@ -63,13 +64,13 @@ class SilenceTimer:
 class GracePeriods:
     """Keeps a peer engaged for 90 s after its Cluster or Secret was deleted here, so that it can be restored.
 
-    `is_due(member, target)` returns whether the next write here restores the target from the member itself. `members`
-    are the peers in their grace period.
+    `restoration(member, target)` returns whether the target may be restored here from the member itself. `members` are
+    the peers in their grace period, which goes on while they are silent.
     """
 
-    def __init__(self, *, is_due: Callable[[ClusterUID, Target], bool]) -> None:
+    def __init__(self, *, restoration: Callable[[ClusterUID, Target], Restoration]) -> None:
         self.members: frozenset[ClusterUID] = frozenset()
-        self._is_due = is_due
+        self._restoration = restoration
         self._since_s: Mapping[ClusterUID, float] = {}
         self._went_with_home: dict[ClusterUID, float | None] = {}
         """The peers whose Cluster went with the own one, each with the time at which its grace period began."""
@@ -77,16 +78,17 @@ class GracePeriods:
     def update(
         self, missing: Mapping[ClusterUID, Target], *, silent: Set[ClusterUID] = frozenset(), is_home_lost: bool = False
     ) -> frozenset[ClusterUID]:
-        """Return the peers that stay engaged: of the live ones that can no longer be read, and what each lacks here.
+        """Return the peers that stay engaged, of those that can no longer be read; `missing` is what each lacks here.
 
         `silent` are the peers without a Cluster here that do not answer. `is_home_lost` means that the own Cluster is
         missing, and is to be made again.
         """
         now_s = asyncio.get_running_loop().time()
+        found = {member: self._restoration(member, target) for member, target in missing.items()}
         since_s = {
-            member: self._since_s.get(member, now_s)
-            for member, target in missing.items()
-            if self._is_due(member, target)
+            member: now_s if restoration is Restoration.AWAITED else self._since_s.get(member, now_s)
+            for member, restoration in found.items()
+            if restoration is not Restoration.NONE
         }
         self._since_s = {member: at_s for member, at_s in since_s.items() if now_s < at_s + _GRACE_S}
         self._update_home(missing, silent, is_home_lost=is_home_lost, now_s=now_s)

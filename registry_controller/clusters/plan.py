@@ -7,7 +7,7 @@ Pure, and level-based: `plan_members` makes the whole plan again from its inputs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -48,7 +48,7 @@ class PlanInputs:
     """The facts that decide which peers are engaged.
 
     `namespace` is the daemon's, `peers` are the engaged ones. `in_grace` are peers without credentials that stay
-    engaged, because their Cluster or Secret is about to be restored through them.
+    engaged, because their Cluster or Secret may be restored through them.
     """
 
     namespace: str
@@ -94,17 +94,21 @@ def plan_members(inputs: PlanInputs) -> ClusterPlan:
 
 
 def find_missing(
-    clusters: Mapping[str, ResolvedCluster], peers: Mapping[ClusterUID, PeerSnapshot]
+    clusters: Mapping[str, ResolvedCluster],
+    peers: Mapping[ClusterUID, PeerSnapshot],
+    *,
+    in_grace: Set[ClusterUID] = frozenset(),
 ) -> Mapping[ClusterUID, Target]:
-    """Find live peers that can no longer be read, and for each the Cluster or Secret whose restoration changes that.
+    """Find peers that can no longer be read, and for each the Cluster or Secret whose restoration changes that.
 
-    A peer that is not to be read, because its Cluster is disabled or in conflict, is left out.
+    They are alive, or in their grace period. A peer that is not to be read, because its Cluster is disabled or in
+    conflict, is left out.
     """
     read = {resolved.cluster.cluster_id for resolved in clusters.values() if resolved.ways or resolved.waiting}
     missing = {
         member: _missing_target(member, peer, clusters)
         for member, peer in peers.items()
-        if peer.is_alive and member not in read
+        if (peer.is_alive or member in in_grace) and member not in read
     }
     return {member: target for member, target in missing.items() if target is not None}
 

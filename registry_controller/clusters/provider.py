@@ -31,6 +31,7 @@ from registry_controller.clusters.resolver import (
     sort_by_id,
 )
 from registry_controller.clusters.watch_plan import RuleChanges, WatchPlanner, stable_part
+from registry_controller.core.decision.restoration import Restoration
 from registry_controller.core.decision.ways import unnamed_secrets
 from registry_controller.core.rules.active import ActiveRule
 from registry_controller.kube.kubeconfig import Credentials
@@ -85,7 +86,7 @@ class ClusterProvider:
         credentials: CredentialStore,
         watches: WatchPlanner,
         factory: PeerFactory,
-        is_due: Callable[[ClusterUID, Target], bool],
+        restoration: Callable[[ClusterUID, Target], Restoration],
         observer: ClusterObserver,
     ) -> None:
         self.local = options.local
@@ -109,7 +110,7 @@ class ClusterProvider:
         self._observer = observer
         self._clones = CloneDetector(connect_peer=factory.connect_peer, changed=self.request_plan)
         self._clone_state = CloneState()
-        self._grace = GracePeriods(is_due=is_due)
+        self._grace = GracePeriods(restoration=restoration)
         self._tasks: dict[ClusterUID, asyncio.Task[NoReturn]] = {}
         self._reported = self.liveness
         self._secrets: Mapping[ObjectKey, Credentials | str | None] = {}
@@ -229,7 +230,7 @@ class ClusterProvider:
         self.resolved = resolution.clusters
         peers = {uid: peer.snapshot() for uid, peer in self.peers.items()}
         in_grace = self._grace.update(
-            find_missing(resolution.clusters, peers),
+            find_missing(resolution.clusters, peers, in_grace=self._grace.members),
             silent=find_silent(resolution.clusters, peers),
             is_home_lost=self._registry.has_lost_own_cluster(self.local),
         )
@@ -320,7 +321,7 @@ class ClusterProvider:
 
     def _update_liveness(self) -> None:
         known = {stored.cluster.cluster_id for stored in self._registry.clusters.values() if stored.cluster}
-        known |= self._grace.members  # their Clusters are about to be restored
+        known |= self._grace.members  # their Clusters may be restored
         alive = frozenset(uid for uid, peer in self.peers.items() if peer.is_alive)
         self.liveness = Liveness(frozenset(known), alive, frozenset(self._clone_state.clones))
 

@@ -122,6 +122,10 @@ class Absences:
         ends_s = {member: self._lasts_from_s(absence) for member, absence in self.now.items()}
         return frozenset(member for member, at_s in ends_s.items() if at_s is not None and at_s <= now_s)
 
+    def is_recent(self, member: ClusterUID) -> bool:
+        """Return whether a live member has no Cluster of itself, and that has not lasted."""
+        return self.is_present(member) is False and member not in self.lasting()
+
     def report(self, member: ClusterUID) -> OwnCluster:
         """Return the state of the member's own Cluster, for the status of its Cluster here."""
         is_present, absence = self.is_present(member), self.now.get(member)

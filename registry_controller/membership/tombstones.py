@@ -154,6 +154,15 @@ class TombstoneTracker:
             return self.now.gone
         return self.now.gone - {natural}
 
+    def ends(self, member: ClusterUID) -> bool:
+        """Return whether a member has left that has no Cluster here now, or this cluster has.
+
+        A tombstone covers the membership that was here last, or the member's own Cluster was missing for long.
+        """
+        last = self._met.last.get(member) or {""}
+        is_barred = any(self.now.bars(member, uid, self._revisions.get(uid, 0)) for uid in last)
+        return self.now.has_left or member in self._departures.left or is_barred
+
     def judged(self, members: frozenset[ClusterUID]) -> frozenset[ClusterUID]:
         """Return the members among these that had a Cluster here at the last update."""
         return frozenset(member for member in members if member in self.now.known)

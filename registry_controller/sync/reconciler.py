@@ -136,11 +136,6 @@ class Reconciler:
         state, offers = self._states.read(target)
         return Judgment(state, offers, decide(state))
 
-    def is_due(self, member: ClusterUID, target: Target) -> bool:
-        """Report whether a target is to be written here from the member that owns it."""
-        decision = self.decide(target).decision
-        return isinstance(decision, Apply) and decision.claim.peer == decision.claim.owner == member
-
     async def prove(self, judgment: Judgment) -> Judgment:
         """Return the decision on the answers to a decision's questions, each asked once.
 

@@ -71,6 +71,72 @@ def test_what_is_spoilt_here_of_a_live_member_is_put_back(spoil: Callable[[Membe
     simulate(scenario, n=2)
 
 
+@pytest.mark.clause("A1")
+@pytest.mark.parametrize("pause_s", [0.0, 0.3, 2.5])
+@pytest.mark.parametrize("kind", ["Cluster", "Secret"])
+def test_what_is_deleted_at_a_member_and_here_is_put_back(kind: str, pause_s: float) -> None:
+    """O6: the member lacks it for a moment, and has not left."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share(group)
+        here, there = group["a"], group["b"]
+        for member in (there, here):
+            member.delete(kind, "b", namespace=NAMESPACE if kind == "Secret" else "")
+            await asyncio.sleep(pause_s)
+        await group.settle()
+        assert (knows(here, "b"), knows(there, "b")) == ((True, True), (True, True))
+        assert here.get("Cluster", "b")["status"]["state"] == "Ready"
+        assert held(here) == {"goes", "stays"}
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("A1")
+@pytest.mark.parametrize("away_s", [20.0, 200.0])
+def test_the_definition_of_clusters_goes_in_every_cluster(away_s: float) -> None:
+    """One after the other, while all daemons run; it is installed again at a first, and at b much later."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share(group)
+        for member in group.members:
+            member.server.terminate("Cluster")
+            for found in member.list("Cluster"):
+                member.delete("Cluster", found["metadata"]["name"])
+            await asyncio.sleep(0.1)
+        for member in group.members:
+            member.server.change_served("Cluster", served=False)
+        for member in group.members:
+            await asyncio.sleep(away_s)
+            member.server.change_served("Cluster", served=True)
+        await group.settle()
+        for member in group.members:
+            assert [knows(member, name) for name in "abc"] == [(True, True)] * 3
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("A1")
+def test_a_connection_ends_when_the_member_has_lacked_its_own_cluster_for_long() -> None:
+    """O6: somebody forgot b here; nothing makes its Cluster there again, and the absence has lasted."""
+
+    async def scenario(group: SimGroup) -> None:
+        group["a"].options["MEMBER_ABSENCE_SECONDS"] = "300"
+        await share(group)
+        here, there = group["a"], group["b"]
+        await there.stop()
+        there.delete("Cluster", "b")
+        await asyncio.sleep(1.0)
+        _forgets(here)
+        assert here.daemon is not None
+        await asyncio.sleep(290.0)
+        assert here.daemon.engine.clusters.peers
+        await asyncio.sleep(120.0)
+        assert not here.daemon.engine.clusters.peers
+        assert held(here) == {"goes", "stays"}
+
+    simulate(scenario, n=2)
+
+
 def test_the_cluster_of_a_silent_member_stays_away() -> None:
     """O5: somebody here wanted that, and there was nobody who could have put it back; its copies stay."""
 

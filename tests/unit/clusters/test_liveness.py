@@ -9,6 +9,7 @@ from typing import Any
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.members import cluster_target
 from registry_controller.clusters.liveness import GracePeriods, Liveness, SilenceTimer
+from registry_controller.core.decision.restoration import Restoration
 from tests.sim.cluster.loop import run
 
 B, C, D = (ClusterUID(name) for name in "bcd")
@@ -65,16 +66,15 @@ def test_a_question_that_leaves_a_peer_out_ends_its_count() -> None:
     run(main)
 
 
-def test_a1_a_peer_stays_for_90_s_while_its_cluster_is_about_to_be_restored() -> None:
+def test_a1_a_peer_stays_for_90_s_while_its_cluster_may_be_restored() -> None:
     asked: list[tuple[ClusterUID, Target]] = []
-    due = {B}
 
-    def is_due(member: ClusterUID, target: Target) -> bool:
+    def restoration(member: ClusterUID, target: Target) -> Restoration:
         asked.append((member, target))
-        return member in due
+        return Restoration.POSSIBLE if member == B else Restoration.NONE
 
     async def main() -> None:
-        grace = GracePeriods(is_due=is_due)
+        grace = GracePeriods(restoration=restoration)
         assert grace.update_after_s is None
         missing = {B: cluster_target("b"), C: cluster_target("c")}
         assert grace.update(missing) == {B}
@@ -90,16 +90,34 @@ def test_a1_a_peer_stays_for_90_s_while_its_cluster_is_about_to_be_restored() ->
 
 
 def test_a1_a_grace_period_ends_when_nothing_is_restored_or_nothing_is_missing() -> None:
-    due = {B}
+    found = {B: Restoration.POSSIBLE}
 
     async def main() -> None:
-        grace = GracePeriods(is_due=lambda member, _: member in due)
+        grace = GracePeriods(restoration=lambda member, _: found[member])
         assert grace.update({B: cluster_target("b")}) == {B}
-        due.clear()
+        found[B] = Restoration.NONE
         assert grace.update({B: cluster_target("b")}) == frozenset()
-        due.add(B)
+        found[B] = Restoration.POSSIBLE
         assert grace.update({B: cluster_target("b")}) == {B}
         assert grace.update({}) == frozenset()
+
+    run(main)
+
+
+def test_a1_the_90_s_do_not_begin_while_the_member_lacks_its_own_cluster_too() -> None:
+    found = {B: Restoration.AWAITED}
+
+    async def main() -> None:
+        grace, missing = GracePeriods(restoration=lambda member, _: found[member]), {B: cluster_target("b")}
+        for _ in range(10):
+            assert grace.update(missing) == {B}
+            await asyncio.sleep(60)
+        found[B] = Restoration.POSSIBLE
+        assert grace.update(missing) == {B}
+        await asyncio.sleep(29)
+        assert grace.update(missing) == {B}
+        await asyncio.sleep(1)
+        assert grace.update(missing) == frozenset()
 
     run(main)
 
@@ -108,7 +126,7 @@ def test_a1_peers_that_went_with_the_own_cluster_stay_until_they_can_be_stored_a
     """However long that takes, and whether they answer or not; then for 90 s from their first answer on."""
 
     async def main() -> None:
-        grace = GracePeriods(is_due=lambda member, _: False)
+        grace = GracePeriods(restoration=lambda *_: Restoration.NONE)
         missing = {B: cluster_target("b")}
         assert grace.update(missing, silent={C}, is_home_lost=True) == {B, C}
         await asyncio.sleep(1000)

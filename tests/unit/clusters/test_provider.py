@@ -16,6 +16,7 @@ from registry_controller.cache.registry import Registry
 from registry_controller.clusters.plan import Engagement, PeerSnapshot
 from registry_controller.clusters.provider import ClusterOptions, ClusterProvider
 from registry_controller.clusters.watch_plan import RuleChanges
+from registry_controller.core.decision.restoration import Restoration
 from registry_controller.kube.kubeconfig import Credentials
 from tests.sim.cluster.loop import run
 from tests.unit.clusters.builders import LOCAL, NAMESPACE, cluster_manifest, credentials, rule_manifest
@@ -138,7 +139,7 @@ class Stage:
             credentials=store,
             watches=watches,
             factory=factory,
-            is_due=lambda member, target: target in self.due,
+            restoration=lambda member, target: Restoration.POSSIBLE if target in self.due else Restoration.NONE,
             observer=self.observer,
         )
 
