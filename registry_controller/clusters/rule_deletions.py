@@ -24,7 +24,8 @@ from registry_controller.cache.registry import Registry
 from registry_controller.cache.rule_events import RuleDeletion
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
-from registry_controller.cache.stored_objects import StoredCluster, StoredRule
+from registry_controller.cache.stored_deletions import clusters_of
+from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.clusters.peer import Peer
 from registry_controller.core.decision.deleted_rule import (
     RuleTraces,
@@ -124,7 +125,7 @@ class RuleDeletions:
             return not stored.is_synced(self._local) and name not in self._registry.left_to_heirs
         if self._registry.shows_missing_rules:
             return name in self.missing_here
-        return any(read_missing_since(own.manifest.get("status")) for own in self._clusters_of(self._local))
+        return any(read_missing_since(own.manifest.get("status")) for own in clusters_of(self._registry, self._local))
 
     def has_heir(self, name: str) -> bool:
         """Return whether a member offers a rule of its own under the name of one that was deleted here."""
@@ -174,21 +175,17 @@ class RuleDeletions:
         known = self.missing.get(owner)
         if known is not None:
             return known.since
-        reported = (read_missing_since(stored.manifest.get("status")) for stored in self._clusters_of(owner))
+        reported = (read_missing_since(stored.manifest.get("status")) for stored in clusters_of(self._registry, owner))
         return next(filter(None, reported), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
 
     def _is_allowed(self, owner: ClusterUID) -> bool:
         """Return whether a person here let the copies of the missing rules of an owner go."""
         known = self.missing.get(owner)
         allowed = (
-            meta.annotations_of(stored.manifest).get(meta.ALLOW_DELETIONS) for stored in self._clusters_of(owner)
+            meta.annotations_of(stored.manifest).get(meta.ALLOW_DELETIONS)
+            for stored in clusters_of(self._registry, owner)
         )
         return known is not None and known.since in allowed
-
-    def _clusters_of(self, owner: ClusterUID) -> Iterator[StoredCluster]:
-        for stored in self._registry.clusters.values():
-            if stored.cluster is not None and stored.cluster.cluster_id == owner:
-                yield stored
 
     def evaluate(self, rule: RuleID) -> tuple[RulePresence, bool]:
         """Return whether a rule is at its owner, and whether anything shows that it was deleted there."""

@@ -12,6 +12,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, GroupKind, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.registry import Registry
+from registry_controller.cache.stored_deletions import stored_deletions
 from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.rule_deletions import RuleDeletions, RuleID
@@ -21,7 +22,6 @@ from registry_controller.core.decision.rule_state import Maker, RuleFacts, evalu
 from registry_controller.core.decision.state import RuleState
 from registry_controller.core.rules.active import have_features
 from registry_controller.core.rules.policy import Barrier
-from registry_controller.core.status.rule import read_deletions
 
 
 class RuleStates:
@@ -69,8 +69,8 @@ class RuleStates:
         if have_features(stored.rule.features, held):
             return False
         lost = peer.features.list_lost() if peer is not None else ()
-        status = (self._registry.rules.get(rule) or stored).manifest.get("status")
-        return have_features(stored.rule.features, [*held, *lost]) or has_no_minimum(read_deletions(status, owner))
+        was_lost = has_no_minimum(stored_deletions(self._registry, rule, owner))
+        return was_lost or have_features(stored.rule.features, [*held, *lost])
 
     def _facts(self, provenance: Provenance) -> RuleFacts:
         """Gather the facts about the rule that a copy's provenance names, towards the copy's owner."""

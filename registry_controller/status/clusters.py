@@ -21,7 +21,6 @@ from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.clusters.resolver import ResolvedCluster
 from registry_controller.clusters.rule_deletions import RuleDeletions
-from registry_controller.core.decision.deletion_limit import stored_form
 from registry_controller.core.status.cluster import ClusterFacts, KnownCluster, build_cluster_status
 from registry_controller.local.controller import LocalController
 from registry_controller.membership.absences import Absences
@@ -132,7 +131,7 @@ class ClusterStatusReporter:
             reported_rebuilt_by=self._list_names(self._clusters.rebuilt.wait_for(cluster.name)),
             own_cluster=self._absences.report(cluster.cluster_id),
             absence_s=self._absences.lasts_s,
-            deletions=stored_form(halt.window) if halt is not None else None,
+            deletions=halt.form if halt is not None else None,
             deletions_waiting=halt.waiting if halt is not None else 0,
             deletions_known=halt is None or halt.is_known,
             **(_collect_peer_facts(peer) if is_read and peer is not None else {}),

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from registry_controller.api import meta
-from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.api.meta import Target
 from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
-from registry_controller.cache.stored_objects import StoredRule
+from registry_controller.cache.stored_deletions import find_rule, stored_deletions
 from registry_controller.core.decision.decision import Halt
 from registry_controller.core.decision.deletion_limit import Charge, Window, window_of
-from registry_controller.core.status.rule import list_owners, read_deletions
 from registry_controller.sync.deletion_count import DeletionCount
 
 
@@ -103,14 +102,7 @@ class DeletionBudget:
 
 def stored_window(registry: Registry, origin: RuleAndOwner) -> Window | None:
     """Return the window in a rule's status for its copies from one owner; None without one."""
-    rule = _find_rule(registry, origin[0])
-    return window_of(read_deletions(rule.manifest.get("status"), origin[1])) if rule is not None else None
-
-
-def stored_owners(registry: Registry, rule: str) -> Sequence[ClusterUID]:
-    """List the owners in a rule's status."""
-    found = _find_rule(registry, rule)
-    return list_owners(found.manifest.get("status")) if found is not None else ()
+    return window_of(stored_deletions(registry, *origin))
 
 
 def stored_halt(registry: Registry, origin: RuleAndOwner) -> Halt | None:
@@ -123,10 +115,5 @@ def stored_halt(registry: Registry, origin: RuleAndOwner) -> Halt | None:
 
 def allowed_moment(registry: Registry, rule: str) -> str:
     """Return the moment of the halt that a rule's annotation lifts; empty for none."""
-    held = _find_rule(registry, rule)
+    held = find_rule(registry, rule)
     return meta.annotations_of(held.manifest).get(meta.ALLOW_DELETIONS, "") if held is not None else ""
-
-
-def _find_rule(registry: Registry, rule: str) -> StoredRule | None:
-    """Return a rule as it is stored; as it was last, while it is missing and acts."""
-    return registry.rules.get(rule) or registry.acting.get(rule)

@@ -18,6 +18,7 @@ from registry_controller.api.provenance import Provenance
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
+from registry_controller.cache.stored_deletions import stored_owners
 from registry_controller.core.decision.decision import Decision, Delete, Halt, Hold, NeedsProof, Reason, deletion_in
 from registry_controller.core.decision.deletion_limit import (
     Charge,
@@ -29,7 +30,7 @@ from registry_controller.core.decision.deletion_limit import (
     stored_form,
 )
 from registry_controller.kube.discover import has_definition
-from registry_controller.sync.deletion_budget import DeletionBudget, Wish, stored_owners, stored_window
+from registry_controller.sync.deletion_budget import DeletionBudget, Wish, stored_window
 from registry_controller.sync.deletion_history import DeletedPlaces, RuleOrders
 from registry_controller.sync.deletion_sets import DeletionSets
 from registry_controller.sync.reconciler import Judgment
@@ -175,9 +176,14 @@ class DeletionLimiter:
         return budget.count.shown if budget is not None and is_recorded else stored_window(self._registry, origin)
 
     def list_owners(self, rule: str) -> frozenset[ClusterUID]:
-        """List the owners whose entry a rule's status keeps: their window is not over, or a feature may be lost."""
+        """List the owners whose entry a rule's status keeps: their window is not over, or a feature may be lost.
+
+        The Clusters of all owners learn whether the rule is halted: they store that, too.
+        """
         now, origins = self._now(), {origin for origin in self._sets.budgets if origin[0] == rule}
         origins |= {(rule, owner) for owner in stored_owners(self._registry, rule)}
+        for origin in origins:
+            self.owners.note_rule(origin, self.stored_form(origin))
         return frozenset(
             origin[1] for origin in origins if not is_over(self._window(origin), now) or self._may_lose(origin)
         )

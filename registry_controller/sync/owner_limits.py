@@ -7,37 +7,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
-from registry_controller.cache.stored_objects import StoredCluster
+from registry_controller.cache.stored_deletions import clusters_of, stored_halts
 from registry_controller.core.decision.decision import Halt
 from registry_controller.core.decision.deletion_limit import (
     LimitVerdict,
     Window,
     is_notable,
     is_over,
+    stored_form,
     sum_windows,
     window_of,
 )
+from registry_controller.core.decision.rule_halts import RuleHalts, halt_in, stored_halts_form
 from registry_controller.core.status.cluster import read_deletions
 from registry_controller.sync.deletion_budget import DeletionBudget, stored_window
 from registry_controller.sync.deletion_count import DeletionCount, Judged
 
 
 class OwnerDeletions(NamedTuple):
-    """The window of an owner's copies, and how many deletions its halt keeps back.
+    """The window of an owner's copies, how many deletions its halt keeps back, and the halts of single rules.
 
-    `is_known` is false while an earlier process has stored the halt, and not everything was looked at again.
+    `window` is None while the counts are few. `is_known` is false while an earlier process has stored the halt, and not
+    everything was looked at again.
     """
 
-    window: Window
+    window: Window | None
     waiting: int
     is_known: bool = True
+    rules: RuleHalts = MappingProxyType({})
+
+    @property
+    def form(self) -> Mapping[str, Any]:
+        """The form in a status."""
+        return {**stored_form(self.window), **stored_halts_form(self.rules)}
 
 
 class OwnerLimits:
@@ -60,6 +70,8 @@ class OwnerLimits:
         self._changed = changed
         self._now = now
         self._counts: dict[ClusterUID, DeletionCount] = {}
+        self._rules: dict[RuleAndOwner, str | None] = {}
+        """The halts of rules since the start; None for a rule without one."""
 
     def is_halted(self, owner: ClusterUID) -> bool:
         """Return whether no more copies of an owner may go."""
@@ -140,8 +152,33 @@ class OwnerLimits:
         if stored is not None and stored.halted_at:
             self.end_halt(owner)
 
+    def note_rule(self, origin: RuleAndOwner, form: Mapping[str, Any] | None) -> None:
+        """Note the entry for the status of a rule: the owner's Cluster stores the halt, too."""
+        before, now = self._rules.get(origin, ""), halt_in(form)
+        self._rules[origin] = now
+        if now != before:
+            self._changed()
+
+    def _list_halts(self, owner: ClusterUID) -> RuleHalts:
+        """Map the rules that are halted to the moments: as they were stored, where nothing else is known yet.
+
+        A rule that is missing may come back, while its copies are here.
+        """
+        here = {rule: halt for (rule, of), halt in self._rules.items() if of == owner}
+        found = {**stored_halts(self._registry, owner), **here}
+        return {
+            rule: halt
+            for rule, halt in found.items()
+            if halt is not None
+            and (
+                rule in self._registry.acting
+                or not self._registry.shows_missing_rules
+                or self._copies.count((rule, owner))
+            )
+        }
+
     def report(self, owner: ClusterUID, *, is_settled: bool) -> OwnerDeletions | None:
-        """Return the counts that the owner's Cluster has to store; None while they are few.
+        """Return the counts that the owner's Cluster has to store; None while they are few, and no rule is halted.
 
         A window that is over stays there until the next one: an idle group writes nothing.
         """
@@ -149,11 +186,12 @@ class OwnerLimits:
         window = stored
         if count is not None and count.is_recorded:
             window = count.shown
+        rules = self._list_halts(owner)
         if window is None or not is_notable(window):
-            return None
+            return OwnerDeletions(None, 0, rules=rules) if rules else None
         is_new = stored is None or stored.halted_at != window.halted_at
         waiting = sum(len(budget.waiting) for budget in self.budgets_of(owner))
-        return OwnerDeletions(window, waiting, is_known=is_settled or is_new or not window.halted_at)
+        return OwnerDeletions(window, waiting, is_settled or is_new or not window.halted_at, rules)
 
     def budgets_of(self, owner: ClusterUID) -> Iterator[DeletionBudget]:
         """List the budgets of an owner's copies."""
@@ -187,12 +225,12 @@ class OwnerLimits:
 
 def has_cluster(registry: Registry, owner: ClusterUID) -> bool:
     """Return whether a Cluster here can store and lift the limit of an owner."""
-    return any(True for _ in _clusters_of(registry, owner))
+    return any(True for _ in clusters_of(registry, owner))
 
 
 def cluster_name(registry: Registry, owner: ClusterUID) -> str:
     """Return the name of the Cluster here that stores and lifts the limit of an owner; its ID without one."""
-    found = list(_clusters_of(registry, owner))
+    found = list(clusters_of(registry, owner))
     storing = (one for one in found if read_deletions(one.manifest.get("status")) is not None)
     stored = next(storing, next(iter(found), None))
     return stored.cluster.name if stored is not None and stored.cluster is not None else str(owner)
@@ -208,7 +246,7 @@ def stored_owner_halt(registry: Registry, owner: ClusterUID) -> Halt | None:
 
 def stored_limit(registry: Registry, owner: ClusterUID) -> Window | None:
     """Return the window in the status of the owner's Cluster; None without one."""
-    found = (window_of(read_deletions(stored.manifest.get("status"))) for stored in _clusters_of(registry, owner))
+    found = (window_of(read_deletions(stored.manifest.get("status"))) for stored in clusters_of(registry, owner))
     return next((window for window in found if window is not None), None)
 
 
@@ -224,11 +262,5 @@ def known_limit(registry: Registry, copies: CopyIndex, owner: ClusterUID, *, now
 
 def moment_allowed(registry: Registry, owner: ClusterUID) -> str:
     """Return the moment of the halt that the annotation of the owner's Cluster lifts; empty for none."""
-    held = (meta.annotations_of(stored.manifest) for stored in _clusters_of(registry, owner))
+    held = (meta.annotations_of(stored.manifest) for stored in clusters_of(registry, owner))
     return next(filter(None, (annotations.get(meta.ALLOW_DELETIONS) for annotations in held)), "")
-
-
-def _clusters_of(registry: Registry, owner: ClusterUID) -> Iterator[StoredCluster]:
-    for stored in registry.clusters.values():
-        if stored.cluster is not None and stored.cluster.cluster_id == owner:
-            yield stored

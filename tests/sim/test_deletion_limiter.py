@@ -96,6 +96,41 @@ def test_a_set_that_is_too_large_is_halted_whole_until_its_moment_is_named() -> 
     simulate(scenario, n=2)
 
 
+@pytest.mark.clause("W4")
+@pytest.mark.parametrize("runs", [False, True], ids=["while no daemon runs", "just before the daemon ends"])
+def test_a_halt_outlasts_that_its_rule_is_created_again(runs: bool) -> None:
+    """As `kubectl replace --force` does: the new rule has no status. It is said until a person names its moment."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, 120)
+        for number in range(100):
+            a.delete("ConfigMap", f"m-{number:03}", namespace="default")
+            await asyncio.sleep(1.0)
+        await group.settle()
+        kept, since = left(b), moment(b)
+        assert (kept > 20, bool(since)) == (True, True)
+        await asyncio.sleep(600.0)
+        again = rule("many", CONFIG_MAP, WANTED)
+        if runs:
+            b.replace_by_force(again)
+        b.kill()
+        if not runs:
+            b.replace_by_force(again)
+        b.start_again()
+        await group.settle()
+        assert (left(b), halted(b), moment(b)) == (kept, True, since)
+        await b.restart()
+        await group.settle()
+        assert (left(b), halted(b), moment(b)) == (kept, True, since)
+        b.apply({"kind": "ResourceSyncRule", "metadata": {"name": "many", "annotations": {ALLOW_DELETIONS: since}}})
+        await group.settle()
+        assert (left(b), halted(b)) == (20, False)
+        assert "rules=" not in b.condition("Cluster", "a", "DeletionHalted")["message"]
+
+    with virtual_clocks():
+        simulate(scenario, n=2)
+
+
 def test_half_goes_and_what_comes_after_it_is_kept() -> None:
     """W4: one after the other, with a restart between."""
 

@@ -129,6 +129,27 @@ def test_a_definition_that_its_owner_installs_again_deletes_no_copy(
     simulate(scenario, n=2)
 
 
+@pytest.mark.clause("W4")
+@pytest.mark.parametrize("kind", ["Widget", "ClusterFeature"])
+def test_that_a_definition_was_lost_outlasts_that_the_rule_is_created_again(kind: str) -> None:
+    """While no daemon runs: the new rule has no status. The features are lost, and no copy is to go yet."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, "Widget", asks_for_gold=kind == "ClusterFeature")
+        await drop_definition(group, "a", kind, is_heard=True)
+        await asyncio.sleep(5.0)
+        a.server.change_served(kind, served=True)
+        spec = b.get("ResourceSyncRule", "many")["spec"]
+        b.kill()
+        b.replace_by_force({"kind": "ResourceSyncRule", "metadata": {"name": "many"}, "spec": spec})
+        b.start_again()
+        await group.settle()
+        assert (left(b, "Widget"), halted(b)) == (COUNT, True)
+
+    with virtual_clocks():
+        simulate(scenario, n=2)
+
+
 def strays(group: SimGroup, how: str) -> list[dict[str, Any]]:
     """Write objects of b that look like copies of a's, and that are no copies of the rule `many`."""
     place = {"namespace": "default", "labels": {OWNER: group["a"].id}}
