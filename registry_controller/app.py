@@ -41,6 +41,7 @@ from registry_controller.sync.lost_fields import LostFields
 from registry_controller.sync.reconciler import Controller
 from registry_controller.sync.recorder import Recorder
 from registry_controller.sync.results import Results
+from registry_controller.sync.steady_clock import SteadyClock
 from registry_controller.sync.workqueue import WorkQueue
 
 log = logs.get_logger(__name__)
@@ -115,7 +116,7 @@ class Daemon:
             registry=self.registry,
             changed=self.status_reporter.rule_changed,
             owner_changed=self.status_reporter.cluster_counts_changed,
-            now=functools.partial(datetime.now, UTC),
+            now=SteadyClock(datetime.now(UTC), now_s=self._loop.time).now,
             has_earlier=self.engine.rule_deletions.has_earlier,
             has_lost_feature=self.engine.rule_states.has_lost_feature,
         )

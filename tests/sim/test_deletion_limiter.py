@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
@@ -94,6 +95,32 @@ def test_a_set_that_is_too_large_is_halted_whole_until_its_moment_is_named() -> 
         assert not moment(b)
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.clause("W4")
+@pytest.mark.parametrize(
+    ("minutes", "restarts"), [(6, False), (-6, False), (100_000, False), (-6, True), (-100_000, True)]
+)
+def test_a_clock_that_is_set_between_two_sets_ends_no_window(minutes: int, restarts: bool) -> None:
+    """Over a restart, too, if it is set back: nothing shows a new process that it was set forward."""
+
+    async def scenario(group: SimGroup) -> None:
+        group["b"].options["STABILIZATION_WINDOW_SECONDS"] = "0"
+        a, b = await copied(group, 90, deletionPolicy="Delete")
+        for number in range(80):
+            if number == 40:
+                await asyncio.sleep(10.0)
+                b.server.clock_ahead = timedelta(minutes=minutes)
+                if restarts:
+                    await b.restart()
+            a.apply(config_map(f"m-{number:03}", {"n": "1"}, labels={"sync": "no"}))
+        await asyncio.sleep(60.0)
+        assert (left(b), halted(b)) == (50, True)
+        await asyncio.sleep(600.0)
+        assert (left(b), halted(b)) == (50, True)
+
+    with virtual_clocks():
+        simulate(scenario, n=2)
 
 
 @pytest.mark.clause("W4")

@@ -5,7 +5,8 @@ by how much the copies have become fewer. Copies whose source may be there count
 
 Laws: a set that is known at once is evaluated as a whole · a halt lasts until the annotation has its moment, however
 long · the annotation allows that set, and no later deletion · a restart never lowers the number of copies at the
-window's start, because the window is stored first · of the counts and limits of several daemons the stricter holds.
+window's start, because the window is stored first · a clock that is set back ends no window · of the counts and limits
+of several daemons the stricter holds.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ def judge(
         window, absent = Window(spell(now), present), 0
     assert window is not None
     percent, here = min(window.percent, percent), present + absent
-    window = replace(window, baseline=max(window.baseline, here), percent=percent)
+    start = window.start if window.halted_at else min(window.start, spell(now))
+    window = replace(window, start=start, baseline=max(window.baseline, here), percent=percent)
     gone = window.counted + window.baseline - here + wanted
     if window.halted_at and window.halted_at == allowed:
         window = replace(window, start=spell(now), halted_at="", deleted=gone, allowed=gone, is_anew=False)
@@ -133,6 +135,7 @@ def with_counted(window: Window | None, *, present: int, absent: int, now: datet
     counted = window.counted + 1
     return replace(
         window,
+        start=min(window.start, spell(now)),
         baseline=max(window.baseline, present + absent),
         counted=counted,
         deleted=max(window.deleted, counted),
@@ -195,16 +198,26 @@ def is_over(window: Window | None, now: datetime) -> bool:
 
 
 def _is_past(window: Window, now: datetime) -> bool:
-    return not is_within(window.start, now=now)
+    """Report whether a window began long ago. One that begins later has the whole of its time before it.
+
+    The clock was set back since an earlier process stored that window.
+    """
+    start = _read_moment(window.start)
+    return start is None or now - start >= LENGTH
 
 
 def is_within(moment: str, *, now: datetime) -> bool:
     """Return whether a moment, in RFC 3339, is less than a window away; False for another text."""
+    found = _read_moment(moment)
+    return found is not None and abs(now - found) < LENGTH
+
+
+def _read_moment(text: str) -> datetime | None:
     try:
-        found = datetime.fromisoformat(moment)
+        found = datetime.fromisoformat(text)
     except ValueError:
-        return False
-    return found.tzinfo is not None and abs(now - found) < LENGTH
+        return None
+    return found if found.tzinfo is not None else None
 
 
 def spell(moment: datetime) -> str:

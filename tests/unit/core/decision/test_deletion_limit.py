@@ -63,6 +63,16 @@ def test_what_went_before_counts_within_five_minutes() -> None:
     assert (anew.baseline, verdict_) == (120, LimitVerdict.STORE)
 
 
+def test_a_window_of_an_earlier_process_that_begins_in_the_future_lasts_its_time_from_now_on() -> None:
+    """W4: the clock was set back meanwhile."""
+    window, _ = verdict(present=200, wanted=80)
+    earlier = NOW - timedelta(days=100)
+    window, found = verdict(window, present=120, wanted=20, now=earlier)
+    assert (window.start, found) == (spell(earlier), LimitVerdict.STORE)
+    assert verdict(window, present=100, wanted=1, now=earlier + LENGTH - timedelta(seconds=1))[1] is LimitVerdict.HALT
+    assert verdict(window, present=100, wanted=1, now=earlier + LENGTH)[1] is LimitVerdict.GO
+
+
 def test_a_halt_does_not_end_by_time_but_by_its_moment() -> None:
     window, halted = verdict(present=100, wanted=100)
     assert (halted, window.halted_at) == (LimitVerdict.HALT, START)
