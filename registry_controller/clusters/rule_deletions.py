@@ -314,7 +314,13 @@ class RuleDeletions:
             return StoredAs.NONE
         if not is_at_home(record.marks, peer=rule.owner, membership=False):
             return StoredAs.ANOTHER
-        return StoredAs.NOT_COPIED if record.marks.sync_disabled else StoredAs.ITSELF
+        is_copied = not record.marks.sync_disabled or self._has_copy(rule)
+        return StoredAs.ITSELF if is_copied else StoredAs.NOT_COPIED
+
+    def _has_copy(self, rule: RuleID) -> bool:
+        """Return whether a rule of this owner and name acts here: its copy stays in sync under any annotation."""
+        stored = self._registry.acting.get(rule.name)
+        return stored is not None and not stored.is_foreign(rule.owner, local=self._local)
 
     def _is_listed(self, owner: ClusterUID) -> bool:
         """Return whether an owner answers, and its list of rules is complete."""

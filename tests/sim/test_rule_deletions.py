@@ -466,6 +466,31 @@ def test_the_deletion_of_a_copy_of_a_rule_is_none_of_the_rule() -> None:
 
 
 @pytest.mark.clause("W3")
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "restarted"])
+def test_a_lost_copy_of_a_rule_that_its_home_keeps_to_itself_deletes_nothing(restarts: bool) -> None:
+    """The home gives no new copy; the copies of the rule stay until its deletion there is recorded."""
+
+    async def scenario(group: SimGroup) -> None:
+        await synced(group)
+        a, b = group["a"], group["b"]
+        a.apply({"kind": "ResourceSyncRule", "metadata": {"name": "r", "annotations": {SYNC_DISABLED: "true"}}})
+        await group.settle()
+        assert missing(b, "a") is None, "the copy of the rule is here, and stays in sync"
+        b.delete("ResourceSyncRule", "r")
+        if restarts:
+            await b.restart()
+        await group.settle()
+        assert copies(b) == MANY
+        assert "ResourceSyncRules r are missing" in (missing(b, "a") or {})["message"]
+        a.delete("ResourceSyncRule", "r")
+        await group.settle()
+        assert copies(b) == 0
+        assert missing(b, "a") is None
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
 @pytest.mark.parametrize("pause_s", [0.3, 10.0, 25.0])
 def test_a_rule_and_its_feature_that_are_replaced_make_no_copy_anew(pause_s: float) -> None:
     async def scenario(group: SimGroup) -> None:

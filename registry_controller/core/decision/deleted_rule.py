@@ -3,7 +3,7 @@
 The owner of a rule is the cluster in which the rule was created. A rule was deleted if its owner's record names it, if
 its deletion was an event of a watch that was not interrupted since, or, in the owner itself, if the definition of rules
 that was there together with the rule, as a copy shows, is still there. A rule that is lost with the definition, or by
-the restore of an etcd, was not deleted.
+the restore of an etcd, was not deleted. Neither was one that its owner keeps to itself, and whose copy here went.
 
 Laws: while the owner is silent, nothing is known · a rule that was deleted a moment ago may be created again · the rule
 of another cluster that has its name shows nothing · a cluster records its own deletions, and no report of its members.
@@ -22,7 +22,7 @@ class StoredAs(enum.Enum):
     """The rule that has the name of a rule, at the owner of that rule."""
 
     ITSELF = "a rule of the owner, which is copied"
-    NOT_COPIED = "a rule of the owner, which is not copied"
+    NOT_COPIED = "a rule of the owner, which makes no new copy, and has none here"
     ANOTHER = "a rule of another cluster"
     NONE = "no rule"
 
@@ -84,8 +84,6 @@ def _was_deleted(traces: RuleTraces) -> bool:
         return True
     if traces.is_local:  # what only its copies show is recorded before they go
         return _was_seen_here(traces) or (not traces.uid and _is_proven_by_its_copies(traces))
-    if traces.stored is StoredAs.NOT_COPIED:  # no rule of the owner comes back here, be it this one or not
-        return True
     return any(_names(deletion.uid, traces.uid) for deletion in traces.seen)
 
 

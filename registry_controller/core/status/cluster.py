@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from registry_controller.api.cluster import ClusterType, State
-from registry_controller.api.meta import ALLOW_DELETIONS, CLUSTER, ClusterUID, spell_allowance
+from registry_controller.api.meta import ALLOW_DELETIONS, CLUSTER, SYNC_DISABLED, ClusterUID, spell_allowance
 
 OWN_CLUSTER_MISSING: Final = "OwnClusterMissing"
 """The condition of a peer that has no Cluster of itself; its time is when that began."""
@@ -270,8 +270,9 @@ def _build_rules_missing(facts: ClusterFacts) -> Mapping[str, Any] | None:
     shown = ", ".join(facts.missing_rules[:_MAX_PROBLEMS])
     more = len(facts.missing_rules) - _MAX_PROBLEMS
     message = (
-        f"ResourceSyncRules {shown}{f' and {more} more' if more > 0 else ''} are missing in this cluster, and nothing "
-        "shows that they were deleted; their copies here stay; create the rules again, or, to delete the copies: "
+        f"ResourceSyncRules {shown}{f' and {more} more' if more > 0 else ''} are missing in this cluster, or are "
+        "not offered by it any more, and nothing shows that they were deleted; their copies here stay; create the "
+        f"rules again, or remove {SYNC_DISABLED} from them, or, to delete the copies: "
         f"{spell_allowance(CLUSTER, facts.name, since=facts.missing_since)}"
     )
     return _build_condition("RulesMissing", True, reason="RulesMissing", message=message, facts=facts)
