@@ -39,9 +39,11 @@ from registry_controller.clusters.watch_plan import RuleChanges, WatchPlanner
 from registry_controller.core.decision.restoration import Restoration, find_restoration
 from registry_controller.core.decision.stored_spec import NOT_AS_WRITTEN
 from registry_controller.core.rules.policy import RulePolicy
+from registry_controller.core.rules.reserved import OwnTargets
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.local.manifests import token_secret_keys
 from registry_controller.local.reader_token import token_type
 from registry_controller.membership.absences import Absences
 from registry_controller.membership.departures import Departures
@@ -109,7 +111,7 @@ class Engine:
         # cache
         self.discovery = Discovery(client)
         self.bodies = BodyCache()
-        self.members = Members(on_change=observer.on_target_changed, own_targets=_own_targets(settings))
+        self.members = Members(on_change=observer.on_target_changed, own=_own_targets(settings, local))
         self.enqueue = Enqueuer(add=observer.on_target_changed)
         self.sources = SourceIndex(
             bodies=self.bodies, observer=self.enqueue, status_changed=observer.on_watches_changed
@@ -422,11 +424,13 @@ def _local_options(settings: Settings) -> LocalOptions:
     )
 
 
-def _own_targets(settings: Settings) -> frozenset[Target]:
-    """Return the Cluster and the Secret that the daemon makes for this cluster; none without the option."""
-    name = settings.provision_local_cluster
-    secret = secret_target(ObjectKey(settings.namespace, name))
-    return frozenset((cluster_target(name), secret)) if name else frozenset()
+def _own_targets(settings: Settings, local: ClusterUID) -> OwnTargets:
+    """Return the Cluster and the Secrets that the daemon makes for this cluster, by the options."""
+    name, namespace = settings.provision_local_cluster, settings.namespace
+    provisioned = {cluster_target(name), secret_target(ObjectKey(namespace, name))} if name else ()
+    keys = token_secret_keys(namespace, settings.reader_service_account_name)
+    tokens = map(secret_target, keys if settings.manage_local_cluster_secret else ())
+    return OwnTargets(local, frozenset(provisioned), frozenset(tokens))
 
 
 def _rule_policy(settings: Settings) -> RulePolicy:

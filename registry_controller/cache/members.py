@@ -5,17 +5,21 @@ Law: a registry Secret belongs to the member whose Cluster names it; without suc
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, ClusterType
 from registry_controller.api.meta import ClusterUID, ObjectKey, Target
 from registry_controller.api.tombstone import fits_in_tombstone
 from registry_controller.core.decision.marks import Marks, natural_of_secret, read_marks
+from registry_controller.core.rules.reserved import OwnTargets, list_reserved_for
 
 OnChange = Callable[[Target], None]
 Naming = tuple[ClusterUID, ObjectKey | None]
+
+_NONE: Final = OwnTargets(ClusterUID(""))
 
 
 class MemberRecord(NamedTuple):
@@ -60,21 +64,28 @@ def membership_marked(marks: Marks, member: str) -> str:
 class Members:
     """The Clusters of all members. `on_change` receives each Cluster and Secret that a change affects.
 
-    `own_targets` are the Cluster and the Secret that this cluster makes for itself where it has no Cluster.
+    `own` are the objects that the daemon makes for the local cluster.
     """
 
-    def __init__(self, *, on_change: OnChange, own_targets: frozenset[Target] = frozenset()) -> None:
-        self._own_targets = own_targets
+    def __init__(self, *, on_change: OnChange, own: OwnTargets = _NONE) -> None:
+        self._own = own
         self._here: dict[str, Cluster] = {}
+        self._ids_here = Counter[ClusterUID]()
         self._there: dict[ClusterUID, dict[str, MemberRecord]] = {}
         self._naming: dict[tuple[ClusterUID | None, ObjectKey], set[tuple[str, ClusterUID]]] = {}
         self._on_change = on_change
 
     def set_here(self, name: str, cluster: Cluster | None) -> None:
         """Record the local Cluster of that name, or its deletion."""
-        old = self._here.pop(name, None)
+        old, had_own = self._here.pop(name, None), self.has_here(self._own.local)
+        if old is not None:
+            self._ids_here[old.cluster_id] -= 1
         if cluster is not None:
             self._here[name] = cluster
+            self._ids_here[cluster.cluster_id] += 1
+        if had_own != self.has_here(self._own.local):
+            for target in sorted(self._own.provisioned):
+                self._on_change(target)
         self._rename(None, name, _naming(old), _naming(cluster))
         if old is not None and (cluster is None or _naming(old) != _naming(cluster)):
             self._report_related(old)
@@ -113,11 +124,13 @@ class Members:
 
     def has_here(self, member: ClusterUID | None) -> bool:
         """Return whether any local Cluster stands for a member."""
-        return any(cluster.cluster_id == member for cluster in self._here.values())
+        return member is not None and self._ids_here[member] > 0
 
-    def is_own_name(self, target: Target, local: ClusterUID) -> bool:
-        """Return whether the local cluster makes this object for itself, because it has no Cluster of another name."""
-        return target in self._own_targets and not self.has_here(local)
+    def list_reserved_for(self, target: Target) -> frozenset[ClusterUID] | None:
+        """Return the clusters whose membership alone may be created at a target; None for one that is not reserved."""
+        is_secret = (target.group, target.kind) == ("", meta.SECRET.kind)
+        named_by = self.naming_here(ObjectKey(target.namespace, target.name)) if is_secret else frozenset[ClusterUID]()
+        return list_reserved_for(target, self._own, has_cluster=self.has_here(self._own.local), named_by=named_by)
 
     def there(self, peer: ClusterUID) -> Mapping[str, MemberRecord]:
         """Return the Clusters of a peer, by name."""

@@ -67,6 +67,12 @@ def binding_secret(namespace: str, service_account: str) -> Manifest:
     }
 
 
+def token_secret_keys(namespace: str, service_account: str) -> Sequence[ObjectKey]:
+    """List the Secrets that the daemon may make for the tokens of the ServiceAccount."""
+    found = (make(namespace, service_account) for make in (token_secret, binding_secret))
+    return [ObjectKey(namespace, meta.metadata_of(secret)["name"]) for secret in found]
+
+
 def core_feature(cluster: Manifest) -> Manifest:
     """Build the feature that offers this cluster's members and rules to other clusters."""
     return _core(meta.FEATURE, names.CORE_FEATURE_OBJECT, cluster=cluster, spec={"featureName": names.CORE_FEATURE})

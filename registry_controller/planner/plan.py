@@ -29,7 +29,7 @@ from registry_controller.planner.planned_deletions import limit_deletions
 from registry_controller.planner.recording_client import RecordedWrite
 from registry_controller.report.reasons import explain_refusal, message_of
 from registry_controller.status.readiness import find_unserved_kinds, list_problems
-from registry_controller.sync.outcomes import FIELDS_LOST, WriteFailure, outcomes_of, rule_of
+from registry_controller.sync.outcomes import FIELDS_LOST, UNREPORTED, WriteFailure, outcomes_of, rule_of
 from registry_controller.sync.results import ResultClass
 
 _SOURCE_VOICES: Final = frozenset({Voice.OWNER, Voice.DISPUTED})
@@ -130,13 +130,14 @@ def build_rows(planned: PlannedResult, *, name_of: Callable[[ClusterUID], str]) 
     found = planned.result
     reports = outcomes_of(decision, state, name_of=name_of, losers=found.losers, failure=failure, lost=found.lost)
     reason = FIELDS_LOST if found.lost and failure is None and reports else reason
-    owner = reports[0].outcome.owner if reports else owner_of(decision) or ClusterUID("")
-    rule = reports[0].outcome.rule if reports else rule_of(state, decision)
-    message = reports[0].message or message if reports else message
+    own = reports[:1] if failure is not None or decision.reason not in UNREPORTED else []
+    owner = own[0].outcome.owner if own else owner_of(decision) or ClusterUID("")
+    rule = own[0].outcome.rule if own else rule_of(state, decision)
+    message = own[0].message or message if own else message
     source = decision.claim.source if isinstance(decision, Apply) else _find_source(state, owner)
     left = tuple(format_path(path) for path in planned.result.left)
     yield PlanRow(get_action(planned), state.target, rule, owner, reason, message, source, left=left)
-    for (other_rule, other_owner, result, other_reason), other_message, lost in reports[1:]:
+    for (other_rule, other_owner, result, other_reason), other_message, lost in reports[len(own) :]:
         if result is ResultClass.SYNCED:  # another rule that makes the same copy
             continue
         source = lost or _find_source(state, other_owner)

@@ -48,7 +48,10 @@ MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.NOT_PROVEN: "credentials from another member are tried, and stored once their own cluster publishes them",
     Reason.TOO_MANY: "members offer more Clusters, of one ID or in all, than are accepted: delete the unused ones",
     Reason.CONFLICT: "an older source or rule has this place",
-    Reason.RESERVED: "a rule from another cluster never writes the registry's own objects, nor tokens of this cluster",
+    Reason.RESERVED: (
+        "a rule from another cluster never writes the registry's own objects, nor tokens of this cluster; no copy "
+        "takes the name of an object that the daemon makes, or of a Secret that a Cluster here names"
+    ),
     Reason.NOT_ALLOWED: "the rule came from another cluster, and SYNCED_RULES_ENABLED, SYNCED_RULES_KINDS or "
     "SYNCED_RULES_NAMESPACES does not let it write this here",
     Reason.CLOSED: "CLOSED_KINDS or CLOSED_NAMESPACES does not let any rule write this here",

@@ -67,8 +67,10 @@ def outcomes_of(
     owner = owner or ClusterUID("")
     if failure is not None:
         reports = [ReportedResult(TargetResult(rule, owner, ResultClass.FAILING, failure.reason), failure.message)]
-    elif isinstance(decision, Delete) or decision.reason in _UNREPORTED:
+    elif isinstance(decision, Delete):
         return []
+    elif decision.reason in UNREPORTED:
+        return _barred(state, frozenset())
     else:
         reports = [
             ReportedResult(
@@ -216,7 +218,7 @@ def _winner(state: TargetState, decision: Decision) -> Claim | None:
     return min(owned, key=lambda c: (c.barrier is not None, not c.is_of(state.copied_from)), default=None)
 
 
-_UNREPORTED: Final = frozenset({
+UNREPORTED: Final = frozenset({
     Reason.NO_LONGER_WANTED, Reason.RULE_GONE, Reason.NOT_SELECTED, Reason.NOT_FOR_THIS_CLUSTER,
     Reason.OTHER_KIND, Reason.OWNER_LEFT, Reason.UNKNOWN_OWNER, Reason.NOT_WANTED, Reason.OUR_OWN,
 })  # fmt: skip

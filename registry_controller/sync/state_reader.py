@@ -28,6 +28,7 @@ from registry_controller.core.decision.marks import (
     voice_of,
     voice_of_membership,
 )
+from registry_controller.core.decision.membership import reserve
 from registry_controller.core.decision.state import (
     Claim,
     CurrentCopy,
@@ -104,6 +105,7 @@ class StateReader:
             current = _NATIVE
         else:
             is_member = any(offer.record.membership for offer in offers)
+        claims = self._reserve(target, claims, offers, is_free=current is None, is_member=is_member)
         membership = self._membership(target, claims, current) if is_member else None
         namespace = NamespaceState.ACTIVE
         if current is None and target.namespace:
@@ -175,6 +177,16 @@ class StateReader:
             self._made_once.forget(target)
         return self._made_once.source_of(target)
 
+    def _reserve(
+        self, target: Target, claims: tuple[Claim, ...], offers: Iterable[Offer], *, is_free: bool, is_member: bool
+    ) -> tuple[Claim, ...]:
+        """Return the claims, with a barrier for those that may not take a free target, or replace membership."""
+        clusters = self._members.list_reserved_for(target) if is_free and claims else None
+        if clusters is None and (is_free or not is_member):
+            return claims
+        pairs = zip(claims, offers, strict=True)
+        return tuple([reserve(claim, clusters, membership=offer.record.membership) for claim, offer in pairs])
+
     def _membership(self, target: Target, claims: Iterable[Claim], current: CurrentCopy | None) -> MembershipState:
         natural = current.natural if current is not None and target.group == meta.GROUP else None
         gone = self._tombstones.gone(natural, current.marks if current is not None else None)
@@ -189,7 +201,6 @@ class StateReader:
             and (owner_leaves or natural in gone)
             and self._departures.leaves_behind(natural),
             has_cluster_here=current is None or self._members.has_here(current.natural or current.marks.owner),
-            is_own_name=current is None and self._members.is_own_name(target, self.local),
             needs_way=marked is not None and not self._clusters.stands(marked),
             successors=self._clusters.rebuilt.successors(target.name) if natural is not None else frozenset(),
         )

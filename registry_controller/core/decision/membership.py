@@ -1,8 +1,8 @@
 """Decides about copies of Clusters and registry Secrets, which belong to their natural owner (O4, O7).
 
-Laws: the local cluster's own objects are never replaced, and nothing takes the name under which it makes them · an
-object that a person carried here stays until its natural owner is alive · a relay never deletes an object, and never
-brings an older state · no relay brings back a member that has left.
+Laws: the local cluster's own objects are never replaced · a free target that is reserved is created from the membership
+of the clusters for which it is reserved · an object that a person carried here stays until its natural owner is alive ·
+a relay never deletes an object, and never brings an older state · no relay brings back a member that has left.
 
 `left_after` returns which members have left, and which are back, after such a decision.
 """
@@ -18,6 +18,7 @@ from registry_controller.core.decision.decision import Apply, Decision, Delete, 
 from registry_controller.core.decision.marks import Voice
 from registry_controller.core.decision.proof import apply_over, judge_absence
 from registry_controller.core.decision.state import Claim, CurrentCopy, MembershipState, TargetState, Tracking
+from registry_controller.core.rules.policy import Barrier
 
 _PROVEN: Final = frozenset((Reason.OWNER_LEAVES, Reason.OWNER_LEFT))
 
@@ -39,6 +40,19 @@ def decide_membership(state: TargetState, member: MembershipState) -> Decision:
     if claims and all(claim.voice is Voice.DISPUTED for claim in claims):
         return Skip(Reason.DISPUTED)
     return _decide_new_member(state, member, claims, own)
+
+
+def reserve(claim: Claim, clusters: frozenset[ClusterUID] | None, *, membership: bool) -> Claim:
+    """Return a claim on a target that is for membership alone, with a barrier if it may not be applied there.
+
+    A free target is for the membership of `clusters`; None where an object of membership is here. A claim of membership
+    that is never applied keeps the reason for that.
+    """
+    is_theirs = membership and (clusters is None or claim.owner in clusters or claim.voice is Voice.DISPUTED)
+    if is_theirs or claim.voice is Voice.OURS:
+        return claim
+    rivals = tuple(rival._replace(barrier=rival.barrier or Barrier.RESERVED) for rival in claim.rivals)
+    return claim._replace(barrier=claim.barrier or Barrier.RESERVED, rivals=rivals)
 
 
 def _decide_known_member(
@@ -86,8 +100,6 @@ def _remove(state: TargetState, current: CurrentCopy, owner: ClusterUID) -> Dele
 
 
 def _decide_new_member(state: TargetState, member: MembershipState, claims: list[Claim], own: Claim | None) -> Decision:
-    if claims and member.is_own_name:
-        return Skip(Reason.RESERVED, claims[0].owner)
     if own is not None:
         return Skip(Reason.SYNC_DISABLED, own.owner) if own.sync_disabled else Apply(own, Reason.CREATE)
     relayed = _best_relayed(claims)

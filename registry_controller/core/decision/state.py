@@ -241,8 +241,6 @@ class MembershipState(NamedTuple):
     leaves_behind: bool = False
     has_cluster_here: bool = True
     needs_way: bool = False
-    is_own_name: bool = False
-    """This cluster itself makes the object of this name, which may be missing."""
     successors: frozenset[ClusterUID] = frozenset()
 
 

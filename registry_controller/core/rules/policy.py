@@ -11,15 +11,12 @@ import enum
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from registry_controller.api import meta, names
+from registry_controller.api import meta
 from registry_controller.api.meta import GVK, GroupKind, Target
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.core.mutation.mutate import get_copy_kind
 from registry_controller.core.rules.matching import CREDENTIAL_TYPES
-
-_CORE_NAMES: Final = frozenset(
-    {(meta.RULE.kind, name) for name in names.CORE_RULES} | {(meta.FEATURE.kind, names.CORE_FEATURE_OBJECT)}
-)
+from registry_controller.core.rules.reserved import CORE_OBJECTS
 
 
 class Barrier(enum.Enum):
@@ -68,9 +65,9 @@ class RulePolicy:
 
         `secret_type` is the wanted type of a Secret; empty for another kind.
         """
-        is_own_kind = target.group == meta.GROUP
-        if is_own_kind and (target.kind, target.name) in _CORE_NAMES:
+        if target in CORE_OBJECTS:
             return Barrier.RESERVED
+        is_own_kind = target.group == meta.GROUP
         is_registry_secret = _is_secret(target.group, target.kind) and secret_type == meta.REGISTRY_SECRET_TYPE
         if synced:
             if is_own_kind or is_registry_secret or (_is_secret(*target[:2]) and secret_type in CREDENTIAL_TYPES):

@@ -105,6 +105,8 @@ TARGETS: dict[str, tuple[RulePolicy, Target, GVK, str, bool, Barrier | None]] = 
         (ALL, Target(GROUP, RULE.kind, "", names.RULES_SINK), RULE, "", False, Barrier.RESERVED),
     "the core feature":
         (ALL, Target(GROUP, FEATURE.kind, "", names.CORE_FEATURE_OBJECT), FEATURE, "", False, Barrier.RESERVED),
+    "the record of deleted rules":
+        (ALL, Target(GROUP, FEATURE.kind, "", names.DELETED_RULES_OBJECT), FEATURE, "", False, Barrier.RESERVED),
     "a closed kind": (SHUT, Target("", "Secret", "a", "x"), SECRET, "Opaque", False, Barrier.CLOSED),
     "a kind of a closed group": (SHUT, A_ROLE, CLUSTER_ROLE, "", False, Barrier.CLOSED),
     "a kind of a group of like name": (SHUT, A_ROLE._replace(group=f"my.{RBAC}"), CLUSTER_ROLE, "", False, None),
