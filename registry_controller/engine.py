@@ -16,6 +16,7 @@ from typing import Protocol
 
 from registry_controller.api import meta, names
 from registry_controller.api.meta import ClusterUID, GroupKind, ObjectKey, Target
+from registry_controller.api.provenance import Provenance
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.caches import Caches
 from registry_controller.cache.copy_index import CopyIndex
@@ -157,7 +158,7 @@ class Engine:
             discovery=self.discovery,
             copies=self.copies,
             namespace=settings.namespace,
-            may_undo=self._may_undo,
+            is_needed=self._is_needed,
             found_more=self.on_orphans_found,
         )
         self.clusters = ClusterProvider(
@@ -406,9 +407,15 @@ class Engine:
             lacks_own=self.absences.is_recent(member),
         )
 
-    def _may_undo(self, rule: str) -> bool:
-        """Return whether copies of a rule may be deleted under any policy: it is here, or this cluster has left."""
-        return rule in self.registry.acting or (rule in names.CORE_RULES and self.tombstones.now.has_left)
+    def _is_needed(self, provenance: Provenance) -> bool:
+        """Return whether a copy must be known under any policy.
+
+        It may be deleted, because its rule is here or this cluster has left, or it shows that its rule was deleted.
+        """
+        rule = provenance.rule
+        if rule in self.registry.acting or self.rule_deletions.is_shown_by(provenance):
+            return True
+        return rule in names.CORE_RULES and self.tombstones.now.has_left
 
 
 def _now_s() -> float:

@@ -1,7 +1,8 @@
 """Finds the kinds of orphans: copies that may have to be deleted although no rule writes their kind any more (W3).
 
-They are searched in the cluster, by the label of their owner, because rules may have changed while no daemon ran. They
-are searched again from time to time, because a backup tool may restore a copy of a kind that is not watched.
+So is a copy that alone shows that its rule was deleted here. They are searched in the cluster, by the label of their
+owner, because rules may have changed while no daemon ran. They are searched again from time to time, because a backup
+tool may restore a copy of a kind that is not watched.
 
 Law: a kind is watched for as long as it has orphans. Where it may not be read in the whole cluster, its watches cover
 the daemon's namespace, and those in which rules have written since the start. A watch of the whole cluster stays beside
@@ -19,6 +20,7 @@ from typing import Final, NamedTuple, NoReturn
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, RegistryError
 from registry_controller.api.meta import GVK, GVR
+from registry_controller.api.provenance import Provenance
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.local_cache import LocalCache
@@ -60,8 +62,9 @@ class OrphanFinder:
     `namespace` is the daemon's. `is_complete` is true once every kind was searched. `served` are the kinds that can be
     written here, in all versions; None before they are known.
 
-    `may_undo` returns true if the copies of a rule may have to be deleted under any policy: the rule is here, so it may
-    give the copy of a source another name, its policy may change, or its source may be deleted.
+    `is_needed` returns true if a copy must be known under any policy. Its rule is here, so it may give the copy of a
+    source another name, its policy may change, or its source may be deleted. Or its rule was deleted here, and only the
+    copy shows that.
     """
 
     def __init__(
@@ -71,14 +74,14 @@ class OrphanFinder:
         discovery: Discovery,
         copies: CopyIndex,
         namespace: str,
-        may_undo: Callable[[str], bool],
+        is_needed: Callable[[Provenance], bool],
         found_more: Callable[[], None],
     ) -> None:
         self._reader = reader
         self._discovery = discovery
         self._copies = copies
         self._namespace = namespace
-        self._may_undo = may_undo
+        self._is_needed = is_needed
         self._found_more = found_more
         self._found: set[_What] = set()
         self._known: dict[_What, GVK] = {}
@@ -293,7 +296,7 @@ class OrphanFinder:
         provenance = marks.provenance
         if marks.binding is Binding.UNREADABLE:
             return marks.is_copy
-        return provenance is not None and (provenance.policy == "Delete" or self._may_undo(provenance.rule))
+        return provenance is not None and (provenance.policy == "Delete" or self._is_needed(provenance))
 
 
 def _is_complete(cache: LocalCache, selection: Selection) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import NamedTuple, Protocol
 
-from registry_controller.api import meta
+from registry_controller.api import meta, names
 from registry_controller.api.deleted_rules import DeletedRule
 from registry_controller.api.meta import ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
@@ -103,12 +103,12 @@ class RuleDeletions:
         self._peers = peers
         found: dict[ClusterUID, set[str]] = {}
         self._shown_by_copies = set()
-        for rule in self._list_absent():
+        for rule, is_missed in self._list_absent():
             traces = self._gather(rule)
             presence, was_deleted = evaluate_traces(traces, window_s=self._window_s)
             if is_to_record(traces):
                 self._shown_by_copies.add(rule)
-            elif presence is RulePresence.MISSING and (not was_deleted or self._is_allowed(rule.owner)):
+            elif is_missed and presence is RulePresence.MISSING and (not was_deleted or self._is_allowed(rule.owner)):
                 found.setdefault(rule.owner, set()).add(rule.name)
         self.missing = {
             owner: MissingRules(frozenset(rules), self._since(owner), is_allowed=self._is_allowed(owner))
@@ -150,18 +150,35 @@ class RuleDeletions:
         own = self.missing.get(self._local)
         return own.rules if own is not None and not own.is_allowed else frozenset()
 
-    def _list_absent(self) -> Iterator[RuleID]:
-        """List the rules that do not act here, by which copies here were made, and those that are copies here."""
+    def is_shown_by(self, provenance: Provenance) -> bool:
+        """Return whether a copy may show that its rule, which is not here, was deleted here, and is not recorded."""
+        uid, definition = provenance.rule_uid, self.definitions.of_rules if self.definitions is not None else None
+        if provenance.rule_owner != self._local or provenance.rule in names.CORE_RULES:
+            return False
+        if not uid or not provenance.rule_definition:
+            return False
+        if definition is not None and definition.uid != provenance.rule_definition:
+            return False
+        return uid not in self._recorded and all(uid != rule.uid for rule in self._registry.deleted_rules)
+
+    def _list_absent(self) -> Iterator[tuple[RuleID, bool]]:
+        """List the rules that do not act here, by which copies here were made, and those that are copies here.
+
+        With each comes whether it may be missing. A copy that stays without its rule shows at most that the rule was
+        deleted here.
+        """
         acting = self._registry.acting
         for cache in self._copies.all_caches():
             for key in cache.list_samples(self._lacks_rule):
                 provenance = cache.records[key].marks.provenance
-                if provenance is not None and provenance.policy == "Delete":
-                    yield _made_by(provenance)
+                if provenance is None:
+                    continue
+                if (is_missed := provenance.policy == "Delete") or self.is_shown_by(provenance):
+                    yield _made_by(provenance), is_missed
         for stored in acting.values():
             provenance = stored.marks.provenance
             if provenance is not None:
-                yield RuleID(provenance.owner, provenance.key.name, provenance.uid)
+                yield RuleID(provenance.owner, provenance.key.name, provenance.uid), True
 
     def _lacks_rule(self, group: CopyGroup) -> bool:
         """Return whether the rule that made the copies of a group does not act here, or one of another cluster does."""

@@ -413,6 +413,36 @@ def test_a_definition_that_goes_deletes_no_copy_although_its_watch_is_behind(fau
 
 
 @pytest.mark.clause("W3")
+@pytest.mark.parametrize("policy", ["Orphan", "Delete"])
+def test_a_rule_that_is_deleted_while_the_daemons_are_down_is_shown_by_its_copies_at_home(policy: str) -> None:
+    """Under any policy, so that the members hear of it. What is recorded is searched no more."""
+
+    async def scenario(group: SimGroup) -> None:
+        home, source, third = group["a"], group["b"], group["c"]
+        await group.join()
+        source.create(config_map("m", {"a": "1"}, labels={"sync": "yes"}))
+        home.create(rule("r", CONFIG_MAP, WANTED, deletionPolicy=policy))
+        await group.settle()
+        await home.stop()
+        await third.stop()
+        home.delete("ResourceSyncRule", "r")
+        for member in (home, third):
+            member.start()
+        await group.settle()
+        assert recorded(home) == {"r"}
+        assert third.find("ResourceSyncRule", "r") is None
+        assert [copies(member) for member in (home, third)] == [int(policy == "Orphan")] * 2
+        for _ in range(2):
+            assert not [path for path in group.wire("a", "a").open_watches if "/configmaps" in path]
+            written = len(home.server.journal)
+            await home.restart()
+            await group.settle()
+            assert not [write for write in home.server.journal[written:] if write.kind == "ClusterFeature"]
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
 def test_a_rule_that_is_deleted_while_no_definition_can_be_read_is_recorded_later() -> None:
     async def scenario(group: SimGroup) -> None:
         await synced(group)

@@ -52,7 +52,7 @@ class Server:
 
 
 class World:
-    """A finder, and the local caches that follow what it asks for. `rules` may undo what they made."""
+    """A finder, and the local caches that follow what it asks for. The copies of `rules` are needed."""
 
     def __init__(self, *rules: str, server: Server | None = None) -> None:
         self.plans = 0
@@ -68,7 +68,7 @@ class World:
             discovery=any_server,
             copies=self.copies,
             namespace="own",
-            may_undo=lambda rule: rule in rules,
+            is_needed=lambda provenance: provenance.rule in rules,
             found_more=self._change,
         )
 
@@ -156,7 +156,7 @@ def test_a_list_from_before_a_copy_does_not_end_the_watch() -> None:
     assert world.plan() == frozenset()
 
 
-def test_copies_that_stay_for_ever_are_not_watched_unless_their_rule_may_undo_them() -> None:
+def test_copies_that_stay_for_ever_are_not_watched_unless_they_are_needed() -> None:
     for rules, watched in (((), frozenset()), (("r",), frozenset({COPIES}))):
         world = World(*rules)
         world.plan(X)

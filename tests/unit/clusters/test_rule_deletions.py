@@ -45,7 +45,7 @@ class Stage:
         self.defined: Any = SimpleNamespace(of_rules=DEFINITION, read=DefinitionRead())
         self.deletions.definitions = self.defined
         self.reads_as: str | None = DEFINITION.uid
-        self.deletions._list_absent = lambda: iter(self.absent)  # type: ignore[method-assign]
+        self.deletions._list_absent = lambda: ((rule, True) for rule in self.absent)  # type: ignore[method-assign]
         self.after(WINDOW_S)
 
     def after(self, seconds: float) -> None:
