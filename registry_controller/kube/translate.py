@@ -35,12 +35,21 @@ _UNKNOWN_FIELD: Final = re.compile(r'unknown field \\?"([\x21\x23-\x5b\x5d-\x7e]
 _UNAUTHORIZED: Final = re.compile(r'User "[^"]*" cannot ')
 _REFUSALS: Final = (
     ("RightsEscalation", re.compile(r"is attempting to grant RBAC permissions not currently held()")),
-    ("QuotaExceeded", re.compile(r"(?:exceeded|failed) quota: ([a-z0-9.-]{1,253})\b")),
+    ("RightsEscalation", re.compile(r"must have cluster-admin privileges to use the aggregationRule()")),
+    ("QuotaExceeded", re.compile(r"(?:exceeded quota|failed quota|status unknown for quota): ([a-z0-9.-]{1,253})\b")),
+    (
+        "QuotaExceeded",
+        re.compile(r"(?:insufficient quota to (?:consume|match these scopes)|quota usage is negative for )()"),
+    ),
     ("PodSecurityViolation", re.compile(r'violates PodSecurity "([a-z]{1,20}:[a-z0-9.]{1,20})"')),
+    ("PodSecurityViolation", re.compile(r"Not allowed by PodSecurity()")),
     ("LimitRangeViolation", re.compile(r"(?:(?:maximum|minimum) \S{1,300} usage|max limit to request ratio) per ()")),
     ("ServiceAccountMissing", re.compile(r"error looking up service account ()")),
 )
-"""The refusals of the API server itself that are no missing right of the daemon, with a name that may be shown."""
+"""The refusals of the API server itself that are no missing right of the daemon, with a name that may be shown.
+
+Kubernetes 1.36 has these texts.
+"""
 _MAY_PASS: Final = re.compile(r"\balready\b|\bexceeded\b.{0,40}\bquota\b|dry.?run", re.IGNORECASE)
 """A port or name that is taken already, a quota that is used up, a webhook or policy that does not support dry runs."""
 _ROLES: Final = ("role", "roles", "clusterrole", "clusterroles")  # a lister names the singular
@@ -129,6 +138,7 @@ def error_of_status(  # noqa: C901 -- one table
         message += f" by {denied[1] or denied[3]} {denied[2] or denied[4]}"
     message += f": {hint}" if hint else ""
     wait_s = _wait(retry_after, details)
+    refusal = None if denied else _find_refusal(answer.message[:4000])
     match status:
         case 401:
             return errors.Unauthorized(message, status=status, reason=reason or "Unauthorized")
@@ -136,7 +146,7 @@ def error_of_status(  # noqa: C901 -- one table
             terminating = any(cause.reason == "NamespaceTerminating" for cause in details.causes)
             reason = "NamespaceTerminating" if terminating else reason or "Forbidden"
             message = f"{what}: 403 {reason}" if terminating else message
-            if not (terminating or denied) and (refusal := _find_refusal(answer.message[:4000])) is not None:
+            if not terminating and refusal is not None:
                 reason, message = refusal[0], f"{what}: 403 {' '.join(refusal).rstrip()}"
             return errors.Forbidden(
                 message, status=status, reason=reason, lacks_right=bool(_UNAUTHORIZED.search(answer.message[:1000]))
@@ -160,6 +170,8 @@ def error_of_status(  # noqa: C901 -- one table
             return errors.Invalid(message + _causes(details), status=status, reason=reason or "Invalid")
         case 429:
             return errors.TooManyRequests(message, status=status, reason=reason, retry_after_s=wait_s or 1.0)
+        case 500 if not reason and refusal is not None:  # admission returned it without a status
+            return errors.Forbidden(f"{what}: 500 {' '.join(refusal).rstrip()}", status=status, reason=refusal[0])
         case _ if status >= 500:
             return errors.ServerError(message, status=status, reason=reason, retry_after_s=wait_s)
         case _ if 400 <= status < 500:

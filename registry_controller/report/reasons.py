@@ -83,8 +83,8 @@ MESSAGES: Final[Mapping[Reason, str]] = {
 REFUSALS: Final[Mapping[str, str]] = {
     "RightsEscalation": "the daemon may not give rights that it lacks: give it these rights, or the verb escalate on "
     "roles and bind on the role of a binding",
-    "QuotaExceeded": "the ResourceQuota leaves no room in the namespace: raise it, delete something there, or "
-    "leave the object out of the rule",
+    "QuotaExceeded": "the ResourceQuota leaves no room in the namespace, or none there covers the object: raise it or "
+    "create one, delete something there, or leave the object out of the rule",
     "PodSecurityViolation": "the Pod Security level of the namespace refuses it: change the label "
     "pod-security.kubernetes.io/enforce of the namespace, or the object, as by an override",
     "LimitRangeViolation": "a LimitRange of the namespace refuses it: change that, or the object, as by an override",

@@ -57,7 +57,10 @@ def test_each_refusal_keeps_its_kind_and_says_what_to_do(members: list[Member]) 
     secrets = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["delete"]}]
     info = {"name": "mighty"}
     second.apply({"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": info, "rules": secrets})
+    selectors = {"clusterRoleSelectors": [{"matchLabels": {"aggregate": "yes"}}]}
     second.apply(
+        {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "all"}, "aggregationRule": selectors,
+         "rules": []},
         _pod("privileged", "strict", **PRIVILEGED),
         _pod("large", "limited", **LARGE),
         config_map("one-too-many", {}, namespace="full"),
@@ -67,6 +70,7 @@ def test_each_refusal_keeps_its_kind_and_says_what_to_do(members: list[Member]) 
         "limited": (POD, "large", "LimitRangeViolation"),
         "full": (CONFIG_MAP, "one-too-many", "QuotaExceeded"),
         "role": ({"group": RBAC, "version": "v1", "kind": "ClusterRole"}, "mighty", "RightsEscalation"),
+        "aggregated": ({"group": RBAC, "version": "v1", "kind": "ClusterRole"}, "all", "RightsEscalation"),
     }
     first.apply(*(_named(name, kind, source) for name, (kind, source, _) in wanted.items()))
     for name, (_, _, reason) in wanted.items():

@@ -192,8 +192,17 @@ ROLE = GVR("rbac.authorization.k8s.io", "v1", "rolebindings", True)
             'RBAC permissions not currently held:\n{APIGroups:[""], Resources:["SECRET"], Verbs:["get"]}',
             "RightsEscalation", "",
         ),
+        (
+            'clusterroles.rbac.authorization.k8s.io "x" is forbidden: must have cluster-admin privileges to use the '
+            "aggregationRule", "RightsEscalation", "",
+        ),
         ('pods "x" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1', "QuotaExceeded", "small"),
         ('pods "x" is forbidden: failed quota: small: must specify cpu for: SECRET', "QuotaExceeded", "small"),
+        ('pods "x" is forbidden: status unknown for quota: small, resources: SECRET', "QuotaExceeded", "small"),
+        ('pods "x" is forbidden: insufficient quota to consume: SECRET', "QuotaExceeded", ""),
+        ('pods "x" is forbidden: quota usage is negative for resource(s): SECRET', "QuotaExceeded", ""),
+        ('pods "x" is forbidden: insufficient quota to match these scopes: [{SECRET}]', "QuotaExceeded", ""),
+        ('pods "x" is forbidden: Not allowed by PodSecurity', "PodSecurityViolation", ""),
         (
             'pods "x" is forbidden: violates PodSecurity "restricted:latest": privileged (container "SECRET" must not)',
             "PodSecurityViolation", "restricted:latest",
@@ -213,6 +222,22 @@ def test_a_refusal_keeps_its_kind_and_is_not_quoted(words: str, reason: str, sho
     assert (found.reason, found.lacks_right) == (reason, False)
     assert shown in str(found)
     assert SECRET not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("reason", "words", "found"),
+    [
+        ("", "insufficient quota to match these scopes: [{PriorityClass In [SECRET]}]", "QuotaExceeded"),
+        ("InternalError", "Internal error occurred: exceeded quota: SECRET", "InternalError"),
+        ("", "exceeded patience", ""),
+    ],
+)
+def test_a_refusal_without_a_status_of_its_own_keeps_its_kind_too(reason: str, words: str, found: str) -> None:
+    """S3: admission returned a plain error, which an API server answers with 500 and no reason."""
+    error = translate(500, status(500, reason=reason, message=words.replace("SECRET", SECRET)))
+    assert isinstance(error, errors.Forbidden if found == "QuotaExceeded" else errors.ServerError)
+    assert error.reason == found
+    assert SECRET not in str(error)
 
 
 def test_a_refusal_that_may_be_due_to_what_is_there_is_told_from_others() -> None:
