@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import yaml
@@ -20,7 +20,7 @@ from registry_controller.core.rules.misplaced import MisplacedKey, find_misplace
 
 _KEY: Final = "objectKey"
 _STEP: Final = "  "
-_NULL: Final = re.compile(rf"^{_KEY}:[ \t]+(?:null|Null|NULL|~)(?=\s|$)")
+_NULL: Final = re.compile(rf"""^((["']?){_KEY}\2:)[ \t]+(?:!!null[ \t]+)?(?:null|Null|NULL|~)(?=\s|$)""")
 _INDEX: Final = re.compile(r"\[(\d+)\]")
 
 
@@ -98,8 +98,10 @@ def _loses_comment(text: str, node: yaml.MappingNode, held: yaml.MappingNode | N
     if node.flow_style:
         pairs = [pair for pair in node.value if pair[1] is not held] + (list(held.value) if held is not None else [])
         return _has_comment(text, pairs, start=node.start_mark.index, end=node.end_mark.index)
-    if held is None or not held.flow_style:
+    if held is None:
         return False
+    if not held.flow_style:
+        return any("#" in line for part in _replaced(node, held, misplaced) for line in _split_lines(text, held)[part])
     lines, moved = _split_lines(text, node), [pair for pair in node.value if pair[0].value in misplaced.parts]
     beside = ["\n".join(lines[pair[0].value]).replace(_source(text, *pair), "", 1) for pair in moved]
     return any("#" in part for part in beside) or _has_comment(
@@ -150,23 +152,36 @@ def _source(text: str, key: yaml.Node, value: yaml.Node) -> str:
 def _rewrite_block(text: str, node: yaml.MappingNode, misplaced: MisplacedKey) -> list[str]:
     """Return the lines of a match, without its indentation: the misplaced lines follow `objectKey`."""
     fields, held = _split_lines(text, node), _held(node)
-    there = {key.value for key, _ in held.value} if held is not None else set[str]()
-    moved = [line for part in misplaced.parts if part not in there for line in fields[part]]
     own = fields.get(_KEY, [f"{_KEY}:"])
+    begin = next((key.start_mark.line for key, _ in node.value if key.value == _KEY), 0)
     if held is not None and held.flow_style:
         rest = text[held.end_mark.index :].split("\n", 1)[0]
-        begin = next(key.start_mark.line for key, value in node.value if value is held)
         own = [_spell_key(text, node, misplaced) + rest, *own[held.end_mark.line - begin + 1 :]]
     elif held is not None:
-        step = " " * (held.start_mark.column - node.start_mark.column)
-        own = [*own, *(step + line for line in moved)]
+        own = [*own[: held.start_mark.line - begin], *_rewrite_held(text, node, held, misplaced)]
     else:
-        own = [_NULL.sub(f"{_KEY}:", own[0]), *own[1:], *(_STEP + line for line in moved)]
+        moved = [line for part in misplaced.parts for line in fields[part]]
+        own = [_NULL.sub(r"\1", own[0]), *own[1:], *(_STEP + line for line in moved)]
     place = _KEY if _KEY in fields else next(name for name in fields if name in misplaced.parts)
     result: list[str] = []
     for name, lines in fields.items():
         result += own if name == place else () if name in misplaced.parts else lines
     return result
+
+
+def _rewrite_held(text: str, node: yaml.MappingNode, held: yaml.MappingNode, misplaced: MisplacedKey) -> list[str]:
+    """Return the lines below `objectKey`, with the misplaced ones; one of them replaces an empty one of its name."""
+    fields, below, replaced = _split_lines(text, node), _split_lines(text, held), _replaced(node, held, misplaced)
+    kept = [line for name, lines in below.items() if name not in replaced for line in lines]
+    moved = [line for part in misplaced.parts if part in replaced or part not in below for line in fields[part]]
+    step = " " * (held.start_mark.column - node.start_mark.column)
+    return [step + line if line else line for line in (*kept, *moved)]
+
+
+def _replaced(node: yaml.MappingNode, held: yaml.MappingNode, misplaced: MisplacedKey) -> Collection[str]:
+    """Return the parts that are empty below `objectKey`, and misplaced ones beside it."""
+    wanted = {key.value: value.value for key, value in node.value}
+    return [key.value for key, value in held.value if key.value in misplaced.parts and value.value != wanted[key.value]]
 
 
 def _split_lines(text: str, node: yaml.MappingNode) -> Mapping[str, list[str]]:

@@ -54,6 +54,27 @@ CASES = {
         "    - match:\n      - objectKey:\n          name: x\n        name: x\n",
         "    - match:\n      - objectKey:\n          name: x\n",
     ),
+    "empty ones in its place, in lines": (
+        "    - match:\n        - objectKey:\n            # the source\n            name:\n            namespace: ''\n"
+        "          name: x\n          namespace: w\n",
+        "    - match:\n        - objectKey:\n            # the source\n            name: x\n            namespace: w\n",
+    ),
+    "an empty one before another, in lines": (
+        "    - match:\n        - objectKey:\n            name: null\n            namespace: w  # here\n"
+        "          name: x\n",
+        "    - match:\n        - objectKey:\n            namespace: w  # here\n            name: x\n",
+    ),
+    "an empty one with a comment, in lines": (
+        "    - match:\n        - objectKey:\n            name:  # which?\n          name: x\n", None,
+    ),
+    "keys in quotes": (
+        "    - match:\n        - \"objectKey\": null\n          'name': x\n          \"namespace\": w\n",
+        "    - match:\n        - \"objectKey\":\n            'name': x\n            \"namespace\": w\n",
+    ),
+    "a null with a tag": (
+        "    - match:\n        - objectKey: !!null null\n          name: x\n",
+        "    - match:\n        - objectKey:\n            name: x\n",
+    ),
     "another name in its place": ("    - match: [{objectKey: {name: z}, name: x}]\n", None),
     "a name of a wrong type": ("    - match: [{name: 1}]\n", "    - match: [{objectKey: {name: 1}}]\n"),
     "nothing misplaced": ("    - match: [{objectKey: {name: x}}]\n", None),
