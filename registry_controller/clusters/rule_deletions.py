@@ -35,8 +35,10 @@ from registry_controller.core.decision.deleted_rule import (
     is_to_record,
 )
 from registry_controller.core.decision.marks import is_at_home
+from registry_controller.core.decision.missing_rules import MissingRules
 from registry_controller.core.decision.rule_state import RulePresence
-from registry_controller.core.status.cluster import read_missing_since
+from registry_controller.core.status.cluster import read_rules_missing
+from registry_controller.core.status.missing_rules import RulesMissing
 
 
 class RuleID(NamedTuple):
@@ -49,14 +51,6 @@ class RuleID(NamedTuple):
     name: str
     uid: str = ""
     definition: str = ""
-
-
-class MissingRules(NamedTuple):
-    """The rules that are missing at an owner, and since when, in RFC 3339; `is_allowed` once their copies may go."""
-
-    rules: frozenset[str]
-    since: str
-    is_allowed: bool
 
 
 class HasDefinition(Protocol):
@@ -95,6 +89,8 @@ class RuleDeletions:
         self._peers: Mapping[ClusterUID, Peer] = {}
         self._shown_by_copies: set[RuleID] = set()
         self._recorded: set[str] = set()
+        self._recovered: set[ClusterUID] = set()
+        """The owners whose missing rules are known since the start: the report of an earlier process is older."""
         self._window_s = window_s
         self._now_s = now_s
 
@@ -108,12 +104,16 @@ class RuleDeletions:
             presence, was_deleted = evaluate_traces(traces, window_s=self._window_s)
             if is_to_record(traces):
                 self._shown_by_copies.add(rule)
-            elif is_missed and presence is RulePresence.MISSING and (not was_deleted or self._is_allowed(rule.owner)):
+            elif is_missed and self._is_missing(rule, presence) and (not was_deleted or traces.is_allowed):
                 found.setdefault(rule.owner, set()).add(rule.name)
-        self.missing = {
-            owner: MissingRules(frozenset(rules), self._since(owner), is_allowed=self._is_allowed(owner))
-            for owner, rules in found.items()
-        }
+        now = datetime.now(UTC)
+        self.missing = {owner: self._known(owner).with_rules(rules, now=now) for owner, rules in found.items()}
+        self._recovered |= found.keys()
+
+    def _is_missing(self, rule: RuleID, presence: RulePresence) -> bool:
+        """Return whether a rule is missing; one that was stays so while its owner is silent."""
+        was_missing = presence is RulePresence.UNKNOWN and rule.name in self._known(rule.owner).since
+        return presence is RulePresence.MISSING or was_missing
 
     def keeps_name(self, name: str) -> bool:
         """Return whether a rule of this cluster is here, or may be created again: it went a moment ago, or is missing.
@@ -125,7 +125,8 @@ class RuleDeletions:
             return not stored.is_synced(self._local) and name not in self._registry.left_to_heirs
         if self._registry.shows_missing_rules:
             return name in self.missing_here
-        return any(read_missing_since(own.manifest.get("status")) for own in clusters_of(self._registry, self._local))
+        own = clusters_of(self._registry, self._local)
+        return any(read_rules_missing(stored.manifest.get("status")).since for stored in own)
 
     def has_heir(self, name: str) -> bool:
         """Return whether a member offers a rule of its own under the name of one that was deleted here."""
@@ -148,7 +149,7 @@ class RuleDeletions:
     def missing_here(self) -> frozenset[str]:
         """The names of rules of this cluster that are missing here without a trace."""
         own = self.missing.get(self._local)
-        return own.rules if own is not None and not own.is_allowed else frozenset()
+        return frozenset(own.waiting) if own is not None else frozenset()
 
     def is_shown_by(self, provenance: Provenance) -> bool:
         """Return whether a copy may show that its rule, which is not here, was deleted here, and is not recorded."""
@@ -187,22 +188,19 @@ class RuleDeletions:
         stored = self._registry.acting.get(group.rule)
         return stored is None or stored.is_foreign(group.rule_owner or ClusterUID(""), local=self._local)
 
-    def _since(self, owner: ClusterUID) -> str:
-        """Return since when rules of an owner are missing, as its Cluster here reports it; now, where they were not."""
-        known = self.missing.get(owner)
-        if known is not None:
-            return known.since
-        reported = (read_missing_since(stored.manifest.get("status")) for stored in clusters_of(self._registry, owner))
-        return next(filter(None, reported), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+    def _known(self, owner: ClusterUID) -> MissingRules:
+        """Return the rules of an owner that were missing before, with the allowance of now.
 
-    def _is_allowed(self, owner: ClusterUID) -> bool:
-        """Return whether a person here let the copies of the missing rules of an owner go."""
-        known = self.missing.get(owner)
-        allowed = (
-            meta.annotations_of(stored.manifest).get(meta.ALLOW_DELETIONS)
-            for stored in clusters_of(self._registry, owner)
-        )
-        return known is not None and known.since in allowed
+        They are those that its Cluster here reports, where nothing else is known yet.
+        """
+        clusters = list(clusters_of(self._registry, owner))
+        found = self.missing.get(owner, MissingRules({}))
+        if owner not in self._recovered:
+            reported = (read_rules_missing(stored.manifest.get("status")) for stored in clusters)
+            shown = next((one for one in reported if one.since), RulesMissing())
+            found = MissingRules(shown.since, shown.allowed)
+        named = (meta.annotations_of(stored.manifest).get(meta.ALLOW_DELETIONS, "") for stored in clusters)
+        return found.with_allowance(frozenset(named))
 
     def evaluate(self, rule: RuleID) -> tuple[RulePresence, bool]:
         """Return whether a rule is at its owner, and whether anything shows that it was deleted there."""
@@ -241,8 +239,8 @@ class RuleDeletions:
             for record in self._records(owner):
                 found.setdefault((owner, record.name), set()).add(record)
         for owner, missing in self.missing.items():
-            for name in missing.rules if missing.is_allowed else ():
-                found.setdefault((owner, name), set()).add(missing.since)
+            for name in missing.going:
+                found.setdefault((owner, name), set()).add(missing.since[name])
         return found
 
     @property
@@ -313,7 +311,7 @@ class RuleDeletions:
                 for one in self._deletions_of(rule)
             ],
             recorded=frozenset(record.uid for record in self._records(rule.owner) if record.name == rule.name),
-            is_allowed=self._is_allowed(rule.owner),
+            is_allowed=self._known(rule.owner).allows(rule.name),
             defined_since=definition.revision if definition is not None else None,
             was_in_definition=lasts and was_in_it,
         )

@@ -22,6 +22,7 @@ from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.clusters.resolver import ResolvedCluster
 from registry_controller.clusters.rule_deletions import RuleDeletions
 from registry_controller.core.status.cluster import ClusterFacts, KnownCluster, build_cluster_status
+from registry_controller.core.status.missing_rules import RulesMissing
 from registry_controller.local.controller import LocalController
 from registry_controller.membership.absences import Absences
 from registry_controller.membership.quota import MemberQuota
@@ -90,15 +91,12 @@ class ClusterStatusReporter:
 
     def _collect_facts(self, choice: ResolvedCluster, known_here: Sequence[KnownCluster]) -> ClusterFacts:
         cluster = choice.cluster
-        missing = self._deletions.missing.get(cluster.cluster_id)
-        rules, since = (sorted(missing.rules), missing.since) if missing is not None else ([], "")
-        missing_rules = rules if self._registry.shows_missing_rules else None
+        missing_rules = self._list_missing(cluster.cluster_id) if self._registry.shows_missing_rules else None
         if cluster.cluster_id == self._clusters.local:
             return ClusterFacts(
                 is_local=True,
                 name=cluster.name,
                 missing_rules=missing_rules,
-                missing_since=since,
                 disabled=choice.disabled,
                 conflict=choice.conflict,
                 connected=True,
@@ -118,7 +116,6 @@ class ClusterStatusReporter:
             is_local=False,
             name=cluster.name,
             missing_rules=missing_rules,
-            missing_since=since,
             disabled=choice.disabled,
             missing_auth=choice.missing_auth and not is_over_other,
             auth_problem="" if is_over_other else choice.auth_problem,
@@ -136,6 +133,12 @@ class ClusterStatusReporter:
             deletions_known=halt is None or halt.is_known,
             **(_collect_peer_facts(peer) if is_read and peer is not None else {}),
         )
+
+    def _list_missing(self, owner: ClusterUID) -> RulesMissing:
+        found = self._deletions.missing.get(owner)
+        if found is None:
+            return RulesMissing()
+        return RulesMissing(sorted(found.waiting), found.moment, sorted(found.going), found.allowed)
 
     def _list_later(self, name: str) -> Sequence[str]:
         """List the objects here that have a later format; `name` is that of our Cluster (A11)."""

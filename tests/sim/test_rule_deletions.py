@@ -482,6 +482,60 @@ def test_copies_of_missing_rules_go_when_a_person_allows_it() -> None:
     simulate(scenario, n=3)
 
 
+def restore(group: SimGroup, name: str, state: Any) -> None:
+    """Put the etcd of a member back to an earlier state."""
+    group.cut(name)
+    group[name].server.store.restore(state)
+
+
+@pytest.mark.clause("W3")
+@pytest.mark.parametrize("runs", [True, False], ids=["", "while no daemon runs"])
+def test_an_allowance_for_missing_rules_lets_no_copies_of_a_later_one_go(runs: bool) -> None:
+    """The copies of the first rule wait, because the owner of their sources is silent."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b, c, d = group.members
+        before = a.server.store.backup()
+        for number in range(MANY):
+            c.create(config_map(f"first-{number}", {"a": "1"}, labels={"sync": "yes"}))
+            d.create(config_map(f"second-{number}", {"a": "1"}, labels={"sync": "later"}))
+        a.create(delete_rule("first"))
+        await group.settle()
+        restore(group, "a", before)
+        await group.settle()
+        group.wire("b", "c").set(Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        found = missing(b, "a")
+        assert found is not None
+        moment = found["message"].rpartition("=")[2]
+        b.apply({"kind": "Cluster", "metadata": {"name": "a", "annotations": {meta.ALLOW_DELETIONS: moment}}})
+        await asyncio.sleep(60.0)
+        before = a.server.store.backup()
+        later = {"match": [{"labels": [{"matchLabels": {"sync": "later"}}]}]}
+        a.create(rule("second", CONFIG_MAP, later, deletionPolicy="Delete"))
+        await group.settle()
+        assert copies(b) == 2 * MANY
+        if not runs:
+            await b.stop()
+        restore(group, "a", before)
+        await asyncio.sleep(20.0)
+        if not runs:
+            b.start()
+        await group.settle()
+        assert copies(b) == 2 * MANY
+        found = missing(b, "a")
+        assert found is not None
+        assert (
+            f"copies of ResourceSyncRules first, missing in this cluster, may go: {meta.ALLOW_DELETIONS}={moment}"
+            in (found["message"])
+        )
+        assert "ResourceSyncRules second are missing in this cluster" in found["message"]
+        assert found["message"].rpartition("=")[2] > moment
+
+    simulate(scenario, n=4)
+
+
 @pytest.mark.clause("W3")
 def test_the_deletion_of_a_copy_of_a_rule_is_none_of_the_rule() -> None:
     async def scenario(group: SimGroup) -> None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from registry_controller.api.cluster import ClusterType, State
-from registry_controller.api.meta import ALLOW_DELETIONS, CLUSTER, SYNC_DISABLED, ClusterUID, spell_allowance
+from registry_controller.api.meta import CLUSTER, ClusterUID, spell_allowance
+from registry_controller.core.status.missing_rules import RulesMissing, read_missing, spell_missing
 
 OWN_CLUSTER_MISSING: Final = "OwnClusterMissing"
 """The condition of a peer that has no Cluster of itself; its time is when that began."""
@@ -39,7 +40,7 @@ METADATA_FIELDS: Final = ("provider", "distribution", "version", "kubeletVersion
 _MAX_PROBLEMS: Final = 20
 _COUNTS: Final = "counts:"
 _NUMBER: Final = re.compile(r"[0-9]{1,9}$")
-_SINCE: Final = re.compile(rf"{re.escape(ALLOW_DELETIONS)}=([0-9TZ:-]{{1,40}})$")
+_NO_RULES: Final = RulesMissing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +76,10 @@ class ClusterFacts:
     read and its identity is proven. Before the first answer, there is neither. `unused_auth` is why the credentials and
     the endpoint that the Cluster names are not used, while the peer is read over another way. `reported_left_by` has
     the names of members that report the departure of a silent peer, `reported_rebuilt_by` of members that have another
-    cluster of its name at another address. `missing_rules` are rules that are missing there without a trace since
-    `missing_since`, while copies here wait for them, None while that is not known after a start; `name` is the name of
-    the Cluster. `own_cluster` is about the Cluster of a peer at the peer; an absence of `absence_s` seconds is a
-    departure, 0 for never.
+    cluster of its name at another address. `missing_rules` are the rules that are missing there without a trace, while
+    copies here wait for them, None while that is not known after a start; `name` is the name of the Cluster.
+    `own_cluster` is about the Cluster of a peer at the peer; an absence of `absence_s` seconds is a departure, 0 for
+    never.
     `deletions` is the stored form of the limit on deletions of the peer's copies, None without one; `deletions_waiting`
     is how many its halt keeps back, and `deletions_known` is false until that is known after a start. `metadata` and
     `known_there` (the Clusters in the peer) are None until they were read. `later` names the objects of a later version
@@ -102,8 +103,7 @@ class ClusterFacts:
     known_here: Sequence[KnownCluster] = ()
     known_there: Sequence[KnownCluster] | None = None
     known_problem: str = ""
-    missing_rules: Sequence[str] | None = ()
-    missing_since: str = ""
+    missing_rules: RulesMissing | None = _NO_RULES
     name: str = ""
     own_cluster: OwnCluster = OwnCluster.PRESENT
     absence_s: int = 0
@@ -265,27 +265,19 @@ def _build_clusters_synced(facts: ClusterFacts, verdict: tuple[str, str] | None)
 def _build_rules_missing(facts: ClusterFacts) -> Mapping[str, Any] | None:
     if facts.missing_rules is None:
         return None
-    if not facts.missing_rules:
+    message = spell_missing(facts.missing_rules, cluster=facts.name)
+    if not message:
         return {"type": "RulesMissing", "status": None}
-    shown = ", ".join(facts.missing_rules[:_MAX_PROBLEMS])
-    more = len(facts.missing_rules) - _MAX_PROBLEMS
-    message = (
-        f"ResourceSyncRules {shown}{f' and {more} more' if more > 0 else ''} are missing in this cluster, or are "
-        "not offered by it any more, and nothing shows that they were deleted; their copies here stay; create the "
-        f"rules again, or remove {SYNC_DISABLED} from them, or, to delete the copies: "
-        f"{spell_allowance(CLUSTER, facts.name, since=facts.missing_since)}"
-    )
     return _build_condition("RulesMissing", True, reason="RulesMissing", message=message, facts=facts)
 
 
-def read_missing_since(status: object) -> str:
-    """Return since when rules are missing, from the condition `RulesMissing` of a stored status; empty without one."""
+def read_rules_missing(status: object) -> RulesMissing:
+    """Return the rules that are missing, from the condition `RulesMissing` of a stored status."""
     conditions = status.get("conditions") if isinstance(status, Mapping) else None
     for condition in conditions if isinstance(conditions, list) else ():
         if isinstance(condition, Mapping) and condition.get("type") == "RulesMissing":
-            found = _SINCE.search(str(condition.get("message")))
-            return found[1] if found is not None and condition.get("status") == "True" else ""
-    return ""
+            return read_missing(str(condition.get("message"))) if condition.get("status") == "True" else RulesMissing()
+    return RulesMissing()
 
 
 def _build_own_cluster_missing(facts: ClusterFacts) -> Mapping[str, Any] | None:

@@ -17,6 +17,7 @@ from registry_controller.cache.registry import Registry
 from registry_controller.cache.rule_events import RuleEvents
 from registry_controller.clusters.rule_deletions import RuleDeletions, RuleID
 from registry_controller.core.decision.rule_state import RulePresence
+from registry_controller.core.status.missing_rules import RulesMissing, spell_missing
 from tests.unit.clusters.builders import LOCAL, cluster_manifest, rule_manifest
 
 HOME = ClusterUID("id-b")
@@ -276,16 +277,16 @@ def test_missing_rules_are_kept_until_a_person_allows_it() -> None:
     stage.absent = [RuleID(HOME, "r", "uid", EARLIER)]
     stage.after(1)
     missing = stage.deletions.missing[HOME]
-    assert (missing.rules, missing.is_allowed) == ({"r"}, False)
+    assert (set(missing.waiting), missing.going) == ({"r"}, set())
     b = cluster_manifest("b", metadata={"resourceVersion": "5", "annotations": {meta.ALLOW_DELETIONS: "yesterday"}})
     stage.held.apply("clusters", "MODIFIED", b)
     stage.after(1)
     assert not stage.was_deleted(HOME)
-    b["metadata"]["annotations"] = {meta.ALLOW_DELETIONS: missing.since}
+    b["metadata"]["annotations"] = {meta.ALLOW_DELETIONS: missing.moment}
     stage.held.apply("clusters", "MODIFIED", {**b, "metadata": {**b["metadata"], "resourceVersion": "6"}})
     stage.after(1)
     assert stage.was_deleted(HOME)
-    assert stage.deletions.missing[HOME].is_allowed
+    assert stage.deletions.missing[HOME].going == {"r"}
     stage.absent = []
     stage.after(1)
     assert not stage.deletions.missing
@@ -294,10 +295,28 @@ def test_missing_rules_are_kept_until_a_person_allows_it() -> None:
 
 def test_the_moment_is_read_from_the_status_after_a_restart() -> None:
     stage = Stage()
-    message = f"... kubectl annotate --overwrite clusters b {meta.ALLOW_DELETIONS}=2026-01-01T00:00:00Z"
+    message = spell_missing(RulesMissing(["r"], "2026-01-01T00:00:00Z"), cluster="b")
     condition = {"type": "RulesMissing", "status": "True", "message": message}
     b = cluster_manifest("b", metadata={"resourceVersion": "5"}, status={"conditions": [condition]})
     stage.held.apply("clusters", "MODIFIED", b)
     stage.absent = [RuleID(HOME, "r", "uid", EARLIER)]
     stage.after(1)
-    assert stage.deletions.missing[HOME].since == "2026-01-01T00:00:00Z"
+    assert stage.deletions.missing[HOME].moment == "2026-01-01T00:00:00Z"
+    stage.absent.append(RuleID(HOME, "later", "uid", EARLIER))
+    stage.after(1)
+    assert stage.deletions.missing[HOME].moment > "2026-01-01T00:00:00Z"
+
+
+def test_an_allowance_counts_for_the_rules_that_were_missing_then_after_a_restart_too() -> None:
+    stage = Stage()
+    moment = "2026-01-01T00:00:00Z"
+    message = spell_missing(RulesMissing(going=["r"], allowed=moment), cluster="b")
+    condition = {"type": "RulesMissing", "status": "True", "message": message}
+    info = {"resourceVersion": "5", "annotations": {meta.ALLOW_DELETIONS: moment}}
+    stage.held.apply("clusters", "MODIFIED", cluster_manifest("b", metadata=info, status={"conditions": [condition]}))
+    stage.absent = [RuleID(HOME, "r", "uid", EARLIER), RuleID(HOME, "later", "uid", EARLIER)]
+    stage.after(1)
+    missing = stage.deletions.missing[HOME]
+    assert (missing.going, set(missing.waiting)) == ({"r"}, {"later"})
+    assert stage.was_deleted(HOME)
+    assert stage.deletions.evaluate(RuleID(HOME, "later", "uid", EARLIER))[1] is False

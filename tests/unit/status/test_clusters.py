@@ -13,9 +13,9 @@ from registry_controller.api.deleted_rules import deleted_rules_manifest
 from registry_controller.api.errors import Forbidden
 from registry_controller.api.meta import CLUSTER, ClusterUID
 from registry_controller.cache.registry import Registry
-from registry_controller.clusters.rule_deletions import MissingRules
 from registry_controller.core.decision.deletion_limit import Window, window_of
-from registry_controller.core.status.cluster import OwnCluster, read_deletions, read_missing_since
+from registry_controller.core.decision.missing_rules import MissingRules
+from registry_controller.core.status.cluster import OwnCluster, read_deletions, read_rules_missing
 from registry_controller.status.clusters import ClusterStatusReporter
 from registry_controller.sync.owner_limits import OwnerDeletions
 from tests.unit.status.engine_parts import (
@@ -185,16 +185,28 @@ def test_the_limit_of_an_owner_is_stored_in_its_cluster_and_says_what_lifts_its_
 
 def test_w3_rules_that_are_missing_without_a_trace_are_named_with_what_lets_their_copies_go() -> None:
     held = registry(clusters=[cluster()])
-    missing = MissingRules(frozenset({"b", "a"}), "2026-01-02T03:04:05Z", is_allowed=False)
+    missing = MissingRules(dict.fromkeys("ba", "2026-01-02T03:04:05Z"))
     writer = report(held, FakeClusters(resolved(), peers=[FakePeer()]), missing={PEER: missing})
     found = writer.condition("b", "RulesMissing")
     assert (found["status"], found["reason"]) == ("True", "RulesMissing")
     assert "ResourceSyncRules a, b are missing in this cluster" in found["message"]
     assert found["message"].endswith("allow-deletions=2026-01-02T03:04:05Z")
-    assert read_missing_since({"conditions": [found]}) == "2026-01-02T03:04:05Z"
-    assert read_missing_since({"conditions": [{**found, "status": "False"}]}) == ""
-    assert read_missing_since({"conditions": [1, {"type": "RulesMissing", "message": 1}]}) == ""
-    assert read_missing_since(None) == ""
+    assert read_rules_missing({"conditions": [found]}).since == missing.since
+    assert not read_rules_missing({"conditions": [{**found, "status": "False"}]}).since
+    assert not read_rules_missing({"conditions": [1, {"type": "RulesMissing", "message": 1}]}).since
+    assert not read_rules_missing(None).since
+
+
+def test_w3_rules_whose_copies_may_go_are_named_apart() -> None:
+    earlier, later = "2026-01-02T03:04:05Z", "2026-01-02T03:05:05Z"
+    missing = MissingRules({"b": earlier, "a": later}, earlier)
+    held = registry(clusters=[cluster()])
+    writer = report(held, FakeClusters(resolved(), peers=[FakePeer()]), missing={PEER: missing})
+    found = writer.condition("b", "RulesMissing")
+    assert "copies of ResourceSyncRules b, missing in this cluster, may go" in found["message"]
+    assert "ResourceSyncRules a are missing in this cluster" in found["message"]
+    assert found["message"].endswith(f"allow-deletions={later}")
+    assert read_rules_missing({"conditions": [found]}) == (["a"], later, ["b"], earlier)
 
 
 @pytest.mark.clause("A11")
