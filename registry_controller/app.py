@@ -90,7 +90,6 @@ class Daemon:
             cluster_id=local,
             tombstones=self.engine.tombstones,
             deleted_rules=self.engine.rule_deletions,
-            today=lambda: datetime.now(UTC).date(),
             log=log,
             lost_clusters=self.engine.lost_clusters,
             writes_version=self.engine.replicas.writes_version,

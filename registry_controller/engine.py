@@ -133,6 +133,7 @@ class Engine:
             sources=self.sources,
             copies=self.copies,
             local=local,
+            today=lambda: now().date(),
             window_s=window_s,
             now_s=_now_s,
         )

@@ -24,14 +24,22 @@ MOST: Final = 256
 _LENGTH: Final = 256 * 1024  # an object's annotations have no more
 _WRITTEN_LENGTH: Final = 128 * 1024  # the object has other annotations, too
 _NAME_LENGTH: Final = 253
+_FIELDS: Final = frozenset(("name", "uid", "day", "policy", "dayAgreed"))
+_POLICIES: Final = ("Delete", "Orphan")
 
 
 class DeletedRule(NamedTuple):
-    """A rule that was deleted in the cluster in which it was created, on the day `day` in UTC."""
+    """A rule that was deleted in the cluster in which it was created, on the day `day` in UTC.
+
+    `policy` is its last deletionPolicy; empty where that is not known, as in a record of an earlier version.
+    `is_day_agreed` is false while no live member has agreed with the clock that showed the day.
+    """
 
     name: str
     uid: str
     day: date
+    policy: str = ""
+    is_day_agreed: bool = True
 
 
 def read_deleted_rules(annotations: Mapping[str, str]) -> frozenset[DeletedRule]:
@@ -56,14 +64,24 @@ def _read_entries(content: Mapping[str, Any]) -> Mapping[DeletedRule, Mapping[st
     return {rule: entry for entry in found if (rule := _read_entry(entry)) is not None}
 
 
+def _write_entry(rule: DeletedRule) -> Mapping[str, Any]:
+    entry: dict[str, Any] = {"name": rule.name, "uid": rule.uid, "day": rule.day.isoformat()}
+    if rule.policy:
+        entry["policy"] = rule.policy
+    if not rule.is_day_agreed:
+        entry["dayAgreed"] = False
+    return entry
+
+
 def _read_entry(entry: Mapping[str, Any]) -> DeletedRule | None:
     name, uid, day = entry.get("name"), entry.get("uid"), entry.get("day")
     if not (isinstance(name, str) and isinstance(uid, str) and isinstance(day, str)):
         return None
     if not (0 < len(name) <= _NAME_LENGTH and 0 < len(uid) <= UID_LENGTH):
         return None
+    policy = found if (found := entry.get("policy")) in _POLICIES else ""
     try:
-        return DeletedRule(name, uid, date.fromisoformat(day))
+        return DeletedRule(name, uid, date.fromisoformat(day), policy, entry.get("dayAgreed") is not False)
     except ValueError:
         return None
 
@@ -73,18 +91,16 @@ def write_deleted_rules(rules: Iterable[DeletedRule], *, before: Mapping[str, st
 
     `before` are the annotations with the record that it replaces, from which further fields are kept.
     """
-    entries = {rule: {"name": rule.name, "uid": rule.uid, "day": rule.day.isoformat()} for rule in sorted(rules)}
+    entries = [_write_entry(rule) for rule in sorted(rules)]
     content = _read_content(before or {})
-    held = _read_entries(content)
-    plain = {"format": FORMAT, "rules": [*entries.values()]}
-    whole = {**content, **plain, "rules": [{**held.get(rule, {}), **entry} for rule, entry in entries.items()]}
+    further = {
+        rule[:2]: {field: value for field, value in entry.items() if field not in _FIELDS}
+        for rule, entry in _read_entries(content).items()
+    }
+    plain = {"format": FORMAT, "rules": entries}
+    kept = [{**further.get((entry["name"], entry["uid"]), {}), **entry} for entry in entries]
+    whole = {**content, **plain, "rules": kept}
     return write_object(whole, plain=plain, most=_WRITTEN_LENGTH)
-
-
-def keep_lasting(rules: Iterable[DeletedRule], *, today: date) -> frozenset[DeletedRule]:
-    """Return the rules whose record still lasts: the latest ones, where there are too many."""
-    lasting = sorted((rule for rule in rules if today - LASTS <= rule.day), key=lambda rule: (rule.day, rule))
-    return frozenset(lasting[-MOST:])
 
 
 def deleted_rules_manifest(rules: Iterable[DeletedRule], *, before: Manifest | None = None) -> Manifest:

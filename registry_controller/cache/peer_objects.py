@@ -161,7 +161,8 @@ class PeerFeatures(PeerObjects):
     def _set_deleted_rules(self, rules: frozenset[DeletedRule]) -> None:
         if rules != self.deleted_rules.keys():
             now_s = asyncio.get_running_loop().time()
-            self.deleted_rules = {rule: self.deleted_rules.get(rule, now_s) for rule in rules}
+            before = {rule.uid: at_s for rule, at_s in self.deleted_rules.items()}
+            self.deleted_rules = {rule: before.get(rule.uid, now_s) for rule in rules}
             self._changed()
 
     def _changed(self) -> None:

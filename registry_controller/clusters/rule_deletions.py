@@ -27,6 +27,7 @@ from registry_controller.cache.source_index import SourceIndex
 from registry_controller.cache.stored_deletions import clusters_of
 from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.clusters.peer import Peer
+from registry_controller.core.decision.days import is_day_agreed
 from registry_controller.core.decision.deleted_rule import (
     RuleTraces,
     SeenDeletion,
@@ -34,6 +35,7 @@ from registry_controller.core.decision.deleted_rule import (
     evaluate_traces,
     is_to_record,
 )
+from registry_controller.core.decision.deletion_record import KnownDeletions, choose_record, note_deletions
 from registry_controller.core.decision.marks import is_at_home
 from registry_controller.core.decision.missing_rules import MissingRules
 from registry_controller.core.decision.rule_state import RulePresence
@@ -77,6 +79,7 @@ class RuleDeletions:
         sources: SourceIndex,
         copies: CopyIndex,
         local: ClusterUID,
+        today: Callable[[], date] = lambda: datetime.now(UTC).date(),
         window_s: float = 0.0,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -88,7 +91,8 @@ class RuleDeletions:
         self._local = local
         self._peers: Mapping[ClusterUID, Peer] = {}
         self._shown_by_copies: set[RuleID] = set()
-        self._recorded: set[str] = set()
+        self._deletions = KnownDeletions()
+        self._today = today
         self._recovered: set[ClusterUID] = set()
         """The owners whose missing rules are known since the start: the report of an earlier process is older."""
         self._window_s = window_s
@@ -160,7 +164,7 @@ class RuleDeletions:
             return False
         if definition is not None and definition.uid != provenance.rule_definition:
             return False
-        return uid not in self._recorded and all(uid != rule.uid for rule in self._registry.deleted_rules)
+        return uid not in self._deletions.uids and all(uid != rule.uid for rule in self._registry.deleted_rules)
 
     def _list_absent(self) -> Iterator[tuple[RuleID, bool]]:
         """List the rules that do not act here, by which copies here were made, and those that are copies here.
@@ -245,20 +249,28 @@ class RuleDeletions:
 
     @property
     def has_new_records(self) -> bool:
-        """True if a rule is known to be deleted here that the record lacks."""
-        return any(self._list_unrecorded())
+        """True if the record here is to be replaced, because it lacks a rule that is known to be deleted."""
+        stored = self._registry.deleted_rules
+        return self.update_record(stored) != stored
 
-    def new_records(self, *, today: date) -> Iterator[DeletedRule]:
-        """List the rules that are known to be deleted here and that the record lacks."""
-        for rule in self._list_unrecorded():
-            yield DeletedRule(rule.name, rule.uid, today)
+    def update_record(self, stored: frozenset[DeletedRule]) -> frozenset[DeletedRule]:
+        """Return the record of the rules that were deleted here, which replaces the stored one."""
+        today, there = self._today(), (peer.day_there for peer in self._peers.values() if peer.is_alive)
+        self._deletions = note_deletions(
+            self._deletions,
+            stored=stored,
+            found=self._list_deleted(today),
+            today=today,
+            is_day_agreed=is_day_agreed(today, there=filter(None, there)),
+        )
+        here = frozenset(rule.generation.uid for rule in self._registry.rules.values())
+        return choose_record(self._deletions, stored=stored, here=here)
 
-    def _list_unrecorded(self) -> Iterator[RuleID]:
-        # Once: the record has a limit, and copies that show a deletion may be halted for long.
-        self._recorded |= {rule.uid for rule in self._registry.deleted_rules}
+    def _list_deleted(self, today: date) -> Iterator[DeletedRule]:
+        """List the rules that events or copies here show to be deleted."""
         seen = (RuleID(self._local, deletion.name, deletion.uid) for deletion in self._registry.deletions)
-        found = {*(rule for rule in seen if is_to_record(self._gather(rule))), *self._shown_by_copies}
-        yield from (rule for rule in sorted(found) if rule.uid not in self._recorded)
+        for rule in (*(rule for rule in seen if is_to_record(self._gather(rule))), *sorted(self._shown_by_copies)):
+            yield DeletedRule(rule.name, rule.uid, today)
 
     def _events(self) -> Iterator[tuple[tuple[ClusterUID, str], RuleDeletion]]:
         for deletion in self._registry.deletions:

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import date
 from http import HTTPStatus
 from typing import Final, NoReturn, Protocol
 
@@ -20,7 +19,6 @@ from registry_controller.api.deleted_rules import (
     DeletedRule,
     deleted_rules_manifest,
     has_later_format,
-    keep_lasting,
     read_deleted_rules,
 )
 from registry_controller.api.errors import AlreadyExists, ApiError, BadInput, Conflict, RegistryError, TooManyRequests
@@ -72,10 +70,10 @@ class TombstoneSource(Protocol):
 
 
 class DeletedRulesSource(Protocol):
-    """The rules of this cluster that are known to be deleted, and are not in its record yet."""
+    """The rules of this cluster that are known to be deleted."""
 
-    def new_records(self, *, today: date) -> Iterable[DeletedRule]:
-        """List them."""
+    def update_record(self, stored: frozenset[DeletedRule]) -> frozenset[DeletedRule]:
+        """Return the record of them that replaces the stored one."""
 
 
 _LATER: Final = "a later version of the daemon wrote it, and this one leaves it alone: upgrade the daemon here"
@@ -95,7 +93,6 @@ class LocalController:
         cluster_id: ClusterUID,
         tombstones: TombstoneSource,
         deleted_rules: DeletedRulesSource,
-        today: Callable[[], date],
         log: Logger,
         lost_clusters: LostClusterSource | None = None,
         writes_version: Callable[[], bool] = lambda: True,
@@ -107,7 +104,6 @@ class LocalController:
         self._cluster_id = cluster_id
         self._tombstones = tombstones
         self._deleted_rules = deleted_rules
-        self._today = today
         self._log = log
         self._writes_version = writes_version
         self._on_change = on_change
@@ -171,16 +167,14 @@ class LocalController:
         return made + [await self._attempt(self._delete_tombstone(manifest)) for manifest in unwanted]
 
     async def _keep_deleted_rules(self) -> None:
-        """Add the rules that were deleted here to the record that members read, and take expired ones from it."""
-        new = frozenset(self._deleted_rules.new_records(today=self._today()))
+        """Keep the record that members read of the rules that were deleted here."""
         key = ObjectKey("", names.DELETED_RULES_OBJECT)
         current = await self._api.read(meta.FEATURES, key)
         annotations = meta.annotations_of(current) if current is not None else {}
         if has_later_format(annotations):
             return
         held = read_deleted_rules(annotations)
-        known = {rule.uid for rule in held}
-        wanted = keep_lasting({*held, *(rule for rule in new if rule.uid not in known)}, today=self._today())
+        wanted = self._deleted_rules.update_record(held)
         if wanted == held:
             return
         manifest = deleted_rules_manifest(wanted, before=current)

@@ -8,7 +8,6 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import yaml
 
 from hack.controlplane import Cluster, Group
 from registry_controller.api import meta, names
+from registry_controller.api.deleted_rules import DeletedRule
 from registry_controller.api.errors import Unauthorized
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.kube.connect import Reader, connect_peer
@@ -60,8 +60,8 @@ class Tombstones:
 class DeletedRules:
     """No rule was deleted."""
 
-    def new_records(self, *, today: date) -> tuple[()]:
-        return ()
+    def update_record(self, stored: frozenset[DeletedRule]) -> frozenset[DeletedRule]:
+        return stored
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,6 @@ async def home(cluster: Cluster) -> AsyncIterator[LocalController]:
             cluster_id=ClusterUID(uid),
             tombstones=Tombstones(),
             deleted_rules=DeletedRules(),
-            today=lambda: date(2026, 1, 1),
             log=get_logger("test"),
         )
     finally:
@@ -108,7 +107,6 @@ async def expiring(cluster: Cluster, home: LocalController) -> LocalController:
         cluster_id=home._cluster_id,
         tombstones=Tombstones(),
         deleted_rules=DeletedRules(),
-        today=lambda: date(2026, 1, 1),
         log=get_logger("test"),
     )
 
@@ -291,7 +289,6 @@ async def test_a_daemon_that_may_use_secrets_in_its_namespace_only_keeps_everyth
             cluster_id=ClusterUID(uid),
             tombstones=Tombstones(),
             deleted_rules=DeletedRules(),
-            today=lambda: date(2026, 1, 1),
             log=get_logger("test"),
         )
         await settled(narrow)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from registry_controller.api import meta, names
 from registry_controller.api.deleted_rules import read_deleted_rules
 from registry_controller.api.meta import SYNC_DISABLED
+from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.transport import Fault
@@ -545,6 +546,67 @@ def test_the_deletion_of_a_copy_of_a_rule_is_none_of_the_rule() -> None:
         await group.settle()
         assert {found["metadata"]["uid"] for found in group["b"].list("ConfigMap")} == uids
         assert group["b"].find("ResourceSyncRule", "r") is not None
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
+@pytest.mark.parametrize("is_wrong", ["before", "after"])
+@pytest.mark.parametrize("days", [100, -100])
+def test_a_wrong_clock_at_the_home_loses_no_recorded_deletion(days: int, is_wrong: str) -> None:
+    """It is wrong while the rule is deleted, or for two hours after that; a member comes when it is right again."""
+
+    async def scenario(group: SimGroup) -> None:
+        await synced(group)
+        a, b = group["a"], group["b"]
+        await b.stop()
+        a.server.clock_ahead = timedelta(days=days if is_wrong == "before" else 0)
+        await a.restart()
+        await asyncio.sleep(60.0)
+        a.delete("ResourceSyncRule", "r")
+        await group.settle()
+        a.server.clock_ahead = timedelta(days=days if is_wrong == "after" else 0)
+        await a.restart()
+        await asyncio.sleep(2 * 3600.0)
+        a.server.clock_ahead = timedelta()
+        await a.restart()
+        await asyncio.sleep(2 * 3600.0)
+        assert recorded(a) == {"r"}
+        a.server.compact()
+        b.start()
+        await group.settle()
+        assert copies(b) == 0
+
+    with virtual_clocks():
+        simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
+@pytest.mark.parametrize("lost", ["deleted", "with its definition"])
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "restarted"])
+def test_a_lost_record_is_written_again(lost: str, restarts: bool) -> None:
+    """A GitOps tool prunes it, or the definition of features is installed again; a member comes after that."""
+
+    async def scenario(group: SimGroup) -> None:
+        await synced(group)
+        a, b = group["a"], group["b"]
+        await b.stop()
+        a.delete("ResourceSyncRule", "r")
+        await group.settle()
+        if restarts:
+            await a.restart()
+            await asyncio.sleep(WINDOW_S)
+        a.delete("ClusterFeature", names.DELETED_RULES_OBJECT)
+        if lost == "with its definition":
+            a.server.change_served("ClusterFeature", served=False)
+            await asyncio.sleep(WINDOW_S)
+            a.server.change_served("ClusterFeature", served=True)
+        await group.settle()
+        assert recorded(a) == {"r"}
+        a.server.compact()
+        b.start()
+        await group.settle()
+        assert copies(b) == 0
 
     simulate(scenario, n=3)
 

@@ -9,6 +9,8 @@ proof            which decisions need the owner's answer first
 deletion_limit   whether a set of deletions goes, or is halted
 rule_state       whether the rule that made a copy acts
 deleted_rule     whether a rule that is missing was deleted, or lost with its definition
+deletion_record  which rules the record of deleted rules holds
+days             whether the day of the local clock counts
 stored_spec      whether a copied rule is stored as its owner wrote it
 tombstones       which members have left, by tombstone
 absence          which members have left, because they lack their own Cluster for long

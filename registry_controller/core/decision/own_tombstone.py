@@ -8,14 +8,13 @@ Cluster, and only while no live member has a Cluster of this cluster that the to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, timedelta
-from typing import Final, NamedTuple
+from datetime import date
+from typing import NamedTuple
 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.tombstone import Tombstone
+from registry_controller.core.decision.days import AHEAD
 from registry_controller.core.decision.tombstones import LASTS, STAYS
-
-_AHEAD: Final = timedelta(days=7)
 
 
 class FarewellFacts(NamedTuple):
@@ -54,7 +53,7 @@ def find_lost_farewell(facts: FarewellFacts) -> Tombstone | None:
 
 def _is_believed(facts: FarewellFacts, stone: Tombstone) -> bool:
     """Report whether an own tombstone at members counts."""
-    is_dated = stone.until + STAYS >= facts.today and stone.until <= facts.today + LASTS + _AHEAD
+    is_dated = stone.until + STAYS >= facts.today and stone.until <= facts.today + LASTS + AHEAD
     if stone.name in facts.withdrawn or not stone.membership or not is_dated:
         return False
     return all(

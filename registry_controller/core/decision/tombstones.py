@@ -16,13 +16,12 @@ from typing import Final
 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.tombstone import Tombstone
+from registry_controller.core.decision.days import AHEAD, is_day_agreed
 
 LASTS: Final = timedelta(days=90)
 """The time for which a tombstone counts. A tombstone of another cluster with a later end is invalid."""
 STAYS: Final = timedelta(days=30)
 """The time for which a tombstone stays, and counts, after its last day: a clock may be ahead for a while."""
-_AHEAD: Final = timedelta(days=7)
-"""The greatest difference of clocks."""
 _MOST_UNKNOWN: Final = 256
 _MOST: Final = 512
 """The tombstones that may be stored here when one more is added, of a member that is unknown here or of a known one.
@@ -75,7 +74,7 @@ class MembershipFacts:
     @property
     def is_day_agreed(self) -> bool:
         """True while the clock of a live member agrees with the local one; otherwise nothing expires."""
-        return any(abs(day - self.today) <= _AHEAD for day in self.days)
+        return is_day_agreed(self.today, there=self.days)
 
     def is_expired(self, stone: Tombstone) -> bool:
         """Report whether a tombstone counts no more, because its time is over."""
@@ -83,7 +82,7 @@ class MembershipFacts:
 
     def is_made_ahead(self, stone: Tombstone) -> bool:
         """Report whether a tombstone lasts longer than one that any known clock may have made."""
-        return stone.until - max({self.today, *self.days}) > LASTS + _AHEAD
+        return stone.until - max({self.today, *self.days}) > LASTS + AHEAD
 
     def is_farewell(self, stone: Tombstone) -> bool:
         """Report whether a live member shows that this membership of itself is over: by this tombstone, or its own."""

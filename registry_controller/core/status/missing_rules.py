@@ -49,8 +49,8 @@ def spell_missing(found: RulesMissing, *, cluster: str) -> str:
         )
     if found.waiting:
         parts.append(
-            f"ResourceSyncRules {_spell_names(found.waiting)} are missing in this cluster, or are not offered by it any "
-            "more, and nothing shows that they were deleted; their copies here stay; create the rules again, or remove "
+            f"ResourceSyncRules {_spell_names(found.waiting)} are missing in this cluster, or are not offered by it, "
+            "and nothing shows that they were deleted; their copies here stay; create the rules again, or remove "
             f"{SYNC_DISABLED} from them, or, to delete the copies: "
             f"{spell_allowance(CLUSTER, cluster, since=found.moment)}"
         )

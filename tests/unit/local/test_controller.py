@@ -8,7 +8,7 @@ import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 from typing import Any
 
 import pytest
@@ -18,7 +18,6 @@ from registry_controller import __version__
 from registry_controller.api import meta, names
 from registry_controller.api.deleted_rules import (
     LASTS,
-    MOST,
     DeletedRule,
     deleted_rules_manifest,
     has_later_format,
@@ -72,12 +71,13 @@ TODAY = date(2026, 1, 31)
 
 @dataclass
 class DeletedRules:
-    """The rules that were deleted here, and are not recorded yet."""
+    """The rules that were deleted here, and those whose record has expired."""
 
     new: list[DeletedRule] = field(default_factory=list)
+    expired: list[DeletedRule] = field(default_factory=list)
 
-    def new_records(self, *, today: date) -> list[DeletedRule]:
-        return [rule._replace(day=today) for rule in self.new]
+    def update_record(self, stored: frozenset[DeletedRule]) -> frozenset[DeletedRule]:
+        return (stored | {*self.new}) - {*self.expired}
 
 
 def make(
@@ -95,7 +95,6 @@ def make(
         cluster_id=OUR_ID,
         tombstones=stones,
         deleted_rules=deleted or DeletedRules(),
-        today=lambda: TODAY,
         log=get_logger("test"),
     )
 
@@ -591,7 +590,6 @@ async def test_the_task_retries_says_its_problem_and_hears_pokes(server: FakeSer
         cluster_id=OUR_ID,
         tombstones=Tombstones(),
         deleted_rules=DeletedRules(),
-        today=lambda: TODAY,
         log=get_logger("test"),
         on_change=lambda: changes.append(home.problem),
     )
@@ -621,30 +619,19 @@ def recorded(server: FakeServer) -> dict[str, date]:
     return {rule.name: rule.day for rule in rules}
 
 
-async def test_w3_rules_that_were_deleted_here_are_recorded_once_and_for_ninety_days(server: FakeServer) -> None:
+async def test_w3_rules_that_were_deleted_here_are_recorded_until_that_expires(server: FakeServer) -> None:
     deleted = DeletedRules()
     home = make(server, deleted=deleted)
     assert await home.reconcile() == ""
     assert server.find(meta.FEATURES, names.DELETED_RULES_OBJECT) is None
-    old = [DeletedRule("lasts", "uid-l", TODAY - LASTS), DeletedRule("expired", "uid-e", TODAY - LASTS - timedelta(1))]
+    old = [DeletedRule("lasts", "uid-l", TODAY - LASTS), DeletedRule("expired", "uid-e", TODAY - LASTS)]
     server.put(meta.FEATURES, deleted_rules_manifest(old))
-    deleted.new = [DeletedRule("new", "uid-n", TODAY), DeletedRule("lasts", "uid-l", TODAY)]
+    deleted.new, deleted.expired = [DeletedRule("new", "uid-n", TODAY)], old[1:]
     assert await home.reconcile() == ""
     assert recorded(server) == {"lasts": TODAY - LASTS, "new": TODAY}
     writes = len(server.writes)
     assert await home.reconcile() == ""
     assert len(server.writes) == writes
-
-
-async def test_w3_the_record_holds_the_latest_rules(server: FakeServer) -> None:
-    days = [TODAY - timedelta(number % 80) for number in range(MOST + 50)]
-    old = [DeletedRule(f"r{number}", f"uid-{number}", day) for number, day in enumerate(days)]
-    deleted = DeletedRules([DeletedRule("new", "uid-n", TODAY)])
-    server.put(meta.FEATURES, deleted_rules_manifest(old[:MOST]))
-    assert await make(server, deleted=deleted).reconcile() == ""
-    found = recorded(server)
-    assert len(found) == MOST
-    assert "new" in found
 
 
 async def test_w3_a_record_of_a_later_format_is_left_alone(server: FakeServer) -> None:
