@@ -19,6 +19,7 @@ caches            all caches that a decision reads
 registry          our own three kinds here
 registry_reader   complete lists of them
 stored_objects    a Cluster and a rule as they are stored here
+stored_deletions  the counts and halts of deletions in their statuses
 settled_clusters  the Cluster that counts for each member
 members           the Clusters here and at each peer
 credentials       the registry Secrets here

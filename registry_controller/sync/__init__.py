@@ -20,12 +20,13 @@ replaced_copies      copies that were deleted to be made again, with this cluste
 contention           pauses in a fight with another writer
 relayed_credentials  credentials that only relays have, tried without being stored
 pace                 how often rules of other clusters may change here
-deletion_limiter     holds each deletion until its set may go; the next five files are its parts
+deletion_limiter     holds each deletion until its set may go; the next six files are its parts
 deletion_sets        the sets that wait, and when they are evaluated again, as after `allow-deletions`
 deletion_budget      the deletions of one rule's copies from one owner
 deletion_count       the counts of one window
 deletion_history     which places and rules were deleted a moment ago
 owner_limits         the limit for all copies of an owner, over all rules
+steady_clock         the time of day, which no setting of the clock changes
 recorder             the result of a key, and when the key comes back
 outcomes             the results of a target, from its decision
 results              the latest results, counted by rule and owner

@@ -10,6 +10,9 @@ deletion_limit   whether a set of deletions goes, or is halted
 rule_state       whether the rule that made a copy acts
 deleted_rule     whether a rule that is missing was deleted, or lost with its definition
 deletion_record  which rules the record of deleted rules holds
+restoration      whether a Cluster or Secret of a member may be restored here
+rule_halts       the halts of rules that the Cluster of an owner holds
+missing_rules    which missing rules were reported, and whose copies may go
 days             whether the day of the local clock counts
 stored_spec      whether a copied rule is stored as its owner wrote it
 tombstones       which members have left, by tombstone

@@ -135,7 +135,7 @@ def test_a_provenance_of_texts_that_are_too_long_is_none(field: str) -> None:
     of = Target("", "ConfigMap", "ns", "a")
     real = Provenance(PEER, "r", PEER, "Delete", MAP, ObjectKey("ns", "a"), "u", "2026", 5, of)
     assert decode(encode(real), of=of) == real
-    assert decode(encode(replace(real, **{field: "x" * 4096})), of=of) is None  # type: ignore[arg-type]
+    assert decode(encode(replace(real, **{field: "x" * 4097})), of=of) is None  # type: ignore[arg-type]
 
 
 def test_the_longest_provenance_that_there_is_is_read() -> None:
