@@ -51,12 +51,25 @@ def swaps(stage: Stage, member: Member, peer: str) -> None:
             hand_over(giver, taker)
 
 
-@deed(another, weight=2)
-def forgets_member(stage: Stage, member: Member, peer: str) -> bool:
-    """Delete another member's Cluster here."""
+@deed(
+    lambda chance, who, names: (*another(chance, who, names), chance.choice((None, None, None, 0.0, 0.3, 2.5))),
+    weight=2,
+)
+def forgets_member(stage: Stage, member: Member, peer: str, after_s: float | None = None) -> bool:
+    """Delete another member's Cluster here: so long after the deletion of its own one there, or that one alone."""
+    other = stage.group[peer]
     if member.find("Cluster", peer) is None:
         return False
-    member.delete("Cluster", peer)
+    if after_s is None or other.daemon is None or not has_one_name(stage, other):
+        member.delete("Cluster", peer)
+        return True
+
+    def forget() -> None:
+        if member.find("Cluster", peer) is not None:
+            member.delete("Cluster", peer)
+
+    other.delete("Cluster", peer)
+    stage.until(after_s, forget)
     return True
 
 
