@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from registry_controller.api import meta, names
 from registry_controller.api.jsontext import is_later, read_object, write_object
 from registry_controller.api.meta import UID_LENGTH, Manifest
+from registry_controller.api.syncrule import POLICIES
 
 FORMAT: Final = 1
 LASTS: Final = timedelta(days=90)
@@ -25,7 +26,6 @@ _LENGTH: Final = 256 * 1024  # an object's annotations have no more
 _WRITTEN_LENGTH: Final = 128 * 1024  # the object has other annotations, too
 _NAME_LENGTH: Final = 253
 _FIELDS: Final = frozenset(("name", "uid", "day", "policy", "dayAgreed"))
-_POLICIES: Final = ("Delete", "Orphan")
 
 
 class DeletedRule(NamedTuple):
@@ -79,7 +79,7 @@ def _read_entry(entry: Mapping[str, Any]) -> DeletedRule | None:
         return None
     if not (0 < len(name) <= _NAME_LENGTH and 0 < len(uid) <= UID_LENGTH):
         return None
-    policy = found if (found := entry.get("policy")) in _POLICIES else ""
+    policy = found if (found := entry.get("policy")) in POLICIES else ""
     try:
         return DeletedRule(name, uid, date.fromisoformat(day), policy, entry.get("dayAgreed") is not False)
     except ValueError:

@@ -16,6 +16,8 @@ from registry_controller.api.selectors import Selector, read_selector
 
 KEY_PARTS: Final = ("name", "namespace")
 """The fields of `objectKey`."""
+POLICIES: Final = ("Orphan", "Delete")
+"""The values of `deletionPolicy`."""
 _INT32 = range(-(2**31), 2**31)
 
 
@@ -139,9 +141,6 @@ def read_rule(manifest: meta.Manifest) -> SyncRule:
     kind = spec["groupVersionKind"]
     if kind.value is None:
         raise InvalidObject("spec.groupVersionKind", "is required")
-    policy = spec["deletionPolicy"].text("Orphan")
-    if policy not in ("Orphan", "Delete"):
-        raise InvalidObject("spec.deletionPolicy", "must be Orphan or Delete")
     return SyncRule(
         name=info["name"].text(),
         uid=info["uid"].text(),
@@ -150,12 +149,20 @@ def read_rule(manifest: meta.Manifest) -> SyncRule:
         kind=_read_gvk(kind),
         entries=tuple(_read_entry(item) for item in spec["rules"].items()),
         features=tuple(read_feature_match(item) for item in spec["clusterFeatureMatch"].items()),
-        deletion_policy=policy,
+        deletion_policy=read_policy(manifest),
         targets=_read_targets(spec["targetClusters"]),
         suspend=spec["suspend"].flag(),
         create_namespaces=spec["createNamespaces"].flag(),
         sync_disabled=meta.SYNC_DISABLED in annotations,
     )
+
+
+def read_policy(manifest: meta.Manifest) -> str:
+    """Return the deletionPolicy of a ResourceSyncRule object. Raises InvalidObject for an unknown one."""
+    policy = Field(manifest, "")["spec"]["deletionPolicy"].text("Orphan")
+    if policy not in POLICIES:
+        raise InvalidObject("spec.deletionPolicy", "must be Orphan or Delete")
+    return policy
 
 
 def _read_targets(field: Field) -> Targets | None:

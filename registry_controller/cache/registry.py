@@ -29,7 +29,7 @@ from registry_controller.api.tombstone import (
 )
 from registry_controller.cache.crds import OF_RULES, Definition, DefinitionRead, read_bundled
 from registry_controller.cache.rule_definitions import RuleDefinitions
-from registry_controller.cache.rule_events import RuleEvents
+from registry_controller.cache.rule_events import RuleEvents, last_policy
 from registry_controller.cache.settled_clusters import SettledClusters
 from registry_controller.cache.stored_objects import OwnIdentity, StoredCluster, StoredRule
 from registry_controller.core.decision.marks import Marks, read_marks
@@ -338,7 +338,8 @@ class Registry:
     def _note_deletion(self, name: str, manifest: Manifest, revision: int) -> None:
         """Keep the event that deleted a rule of this cluster; the deletion of a copy is no deletion of its rule."""
         if not self._read_marks(name, manifest).may_be_copy and name not in names.CORE_RULES:
-            self.deletions.on_delete(name, str(meta.metadata_of(manifest).get("uid", "")), revision)
+            uid = str(meta.metadata_of(manifest).get("uid", ""))
+            self.deletions.on_delete(name, uid, revision, policy=last_policy(lambda: manifest))
 
     def _read_marks(self, name: str, rule: Manifest) -> Marks:
         return read_marks(meta.annotations_of(rule), of=Target(*meta.RULE_KIND, "", name)).counted_in(self._local)

@@ -10,6 +10,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from registry_controller.api.errors import InvalidObject
+from registry_controller.api.meta import Manifest
+from registry_controller.api.syncrule import read_policy
 from registry_controller.cache.definition_state import DefinitionState
 
 _MOST: Final = 4096
@@ -17,12 +20,16 @@ _MOST: Final = 4096
 
 
 class RuleDeletion(NamedTuple):
-    """The event that deleted one rule: the revision of the deletion, and the time on the caller's clock in seconds."""
+    """The event that deleted one rule: the revision of the deletion, and the time on the caller's clock in seconds.
+
+    `policy` is the last deletionPolicy of the rule; empty where the event does not show a valid one.
+    """
 
     name: str
     uid: str
     revision: int
     at_s: float
+    policy: str = ""
 
 
 class RuleEvents:
@@ -52,12 +59,12 @@ class RuleEvents:
         """Return the deletions of the rules of a name, by UID, the last one last."""
         return self._deletions.get(name, {})
 
-    def on_delete(self, name: str, uid: str, revision: int) -> None:
+    def on_delete(self, name: str, uid: str, revision: int, *, policy: str = "") -> None:
         """Note that the watch showed the deletion of a rule."""
         found = self._deletions.setdefault(name, {})
         self._count += uid not in found
         found.pop(uid, None)
-        found[uid] = RuleDeletion(name, uid, revision, self._now_s())
+        found[uid] = RuleDeletion(name, uid, revision, self._now_s(), policy)
         if self._count > _MOST:
             self._forget_one()
         self._deleted()
@@ -92,3 +99,11 @@ class RuleEvents:
         if not found:
             del self._deletions[name]
         self._count -= 1
+
+
+def last_policy(body: Callable[[], Manifest]) -> str:
+    """Return the deletionPolicy of a rule as an event shows it; empty where that is not a valid one."""
+    try:
+        return read_policy(body())
+    except InvalidObject:
+        return ""

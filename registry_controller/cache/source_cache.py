@@ -19,7 +19,7 @@ from registry_controller.cache.expectations import ExpectedObjects
 from registry_controller.cache.lost_objects import LostObjects
 from registry_controller.cache.peer_objects import PeerObjects
 from registry_controller.cache.rule_evaluator import RuleEvaluator
-from registry_controller.cache.rule_events import RuleEvents
+from registry_controller.cache.rule_events import RuleEvents, last_policy
 from registry_controller.cache.shared_watches import SharedWatches
 from registry_controller.cache.source_records import (
     ClaimIndex,
@@ -275,7 +275,7 @@ class SourceCache:
         if obj is not None and (key in self.records or self._tap is not None):
             self.lost.note_deleted(key)
         if self.rule_events is not None and obj is not None and stream.selection == EVERYTHING:
-            self.rule_events.on_delete(key.name, obj.uid, obj.revision)
+            self.rule_events.on_delete(key.name, obj.uid, obj.revision, policy=last_policy(decode_lazily(obj)))
         self._objects.lose(stream, key, obj)
 
     def on_stream_listing(self, stream: SelectionStream) -> None:

@@ -32,6 +32,7 @@ from registry_controller.core.decision.deleted_rule import (
     RuleTraces,
     SeenDeletion,
     StoredAs,
+    deletes_copies,
     evaluate_traces,
     is_to_record,
 )
@@ -214,11 +215,16 @@ class RuleDeletions:
         """Evaluate the rule that made a copy."""
         return self.evaluate(_made_by(provenance))
 
+    def deletes_copies(self, provenance: Provenance) -> bool:
+        """Return whether a copy goes with the rule that made it: by its own policy, and by the rule's last one."""
+        owner, name, uid = provenance.rule_owner, provenance.rule, provenance.rule_uid
+        recorded = (one.policy for one in self._all_records(owner) if one.name == name and uid in ("", one.uid))
+        shown = (one.policy for one in self._all_deletions(owner, name) if uid in ("", one.uid))
+        return deletes_copies(provenance.policy, last=(*recorded, *shown))
+
     def has_earlier(self, provenance: Provenance) -> bool:
         """Return whether the record of its owner names another rule of the name of the one that made a copy."""
-        owner, peer = provenance.rule_owner, self._peers.get(provenance.rule_owner)
-        recorded = peer.features.deleted_rules if peer is not None else ()
-        rules = self._registry.deleted_rules if owner == self._local else recorded
+        rules = self._all_records(provenance.rule_owner)
         return any(rule.name == provenance.rule and rule.uid != provenance.rule_uid for rule in rules)
 
     @property
@@ -259,7 +265,7 @@ class RuleDeletions:
         self._deletions = note_deletions(
             self._deletions,
             stored=stored,
-            found=self._list_deleted(today),
+            found=[*self._list_deleted(today)],
             today=today,
             is_day_agreed=is_day_agreed(today, there=filter(None, there)),
         )
@@ -268,9 +274,11 @@ class RuleDeletions:
 
     def _list_deleted(self, today: date) -> Iterator[DeletedRule]:
         """List the rules that events or copies here show to be deleted."""
-        seen = (RuleID(self._local, deletion.name, deletion.uid) for deletion in self._registry.deletions)
-        for rule in (*(rule for rule in seen if is_to_record(self._gather(rule))), *sorted(self._shown_by_copies)):
+        for rule in sorted(self._shown_by_copies):
             yield DeletedRule(rule.name, rule.uid, today)
+        for deletion in self._registry.deletions:
+            if is_to_record(self._gather(RuleID(self._local, deletion.name, deletion.uid))):
+                yield DeletedRule(deletion.name, deletion.uid, today, deletion.policy)
 
     def _events(self) -> Iterator[tuple[tuple[ClusterUID, str], RuleDeletion]]:
         for deletion in self._registry.deletions:
@@ -283,12 +291,16 @@ class RuleDeletions:
 
     def _deletions_of(self, rule: RuleID) -> Iterable[RuleDeletion]:
         """Return the deletions of rules of this name that a watch showed; here, those that no definition caused."""
-        if rule.owner == self._local:
-            found = self._registry.deletions.of(rule.name).values()
-            return [one for one in found if self._find_definition(since_s=one.at_s) is not None]
-        cache = self._rules_of(rule.owner)
+        found = self._all_deletions(rule.owner, rule.name)
+        if rule.owner != self._local:
+            return found
+        return [one for one in found if self._find_definition(since_s=one.at_s) is not None]
+
+    def _all_deletions(self, owner: ClusterUID, name: str) -> Iterable[RuleDeletion]:
+        cache = self._rules_of(owner) if owner != self._local else None
         events = cache.rule_events if cache is not None else None
-        return events.of(rule.name).values() if events is not None else ()
+        events = self._registry.deletions if owner == self._local else events
+        return events.of(name).values() if events is not None else ()
 
     def _is_confirmed(self, owner: ClusterUID, deletion: RuleDeletion) -> bool:
         """Return whether the definition of rules was seen at a peer after a deletion; here `definitions` shows it."""
@@ -356,6 +368,12 @@ class RuleDeletions:
             return False
         # A watch fails, as while the definition of rules is missing there.
         return all(stream.error is None for stream in cache.streams.values())
+
+    def _all_records(self, owner: ClusterUID) -> Iterable[DeletedRule]:
+        if owner == self._local:
+            return self._registry.deleted_rules
+        peer = self._peers.get(owner)
+        return peer.features.deleted_rules if peer is not None else ()
 
     def _records(self, owner: ClusterUID) -> frozenset[DeletedRule]:
         if owner == self._local:

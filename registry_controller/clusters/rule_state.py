@@ -123,13 +123,14 @@ class RuleStates:
     def deletes_unwanted(self, provenance: Provenance | None) -> bool:
         """Return whether a copy that its rule no longer wants is deleted: by the rule now, or else as last known.
 
-        A suspended or invalid rule deletes nothing.
+        Of a deleted rule, neither the policy in the copy nor its last one may keep the copy. A suspended rule, or
+        an invalid one, deletes nothing.
         """
         if provenance is None or not provenance.is_held_in(self._local):
             return False
         stored = self._registry.acting.get(provenance.rule)
         if stored is None or not self.is_maker(provenance, stored):
-            return provenance.policy == "Delete"
+            return self._deletions.deletes_copies(provenance)
         return stored.rule is not None and self._acts(stored) and stored.rule.deletion_policy == "Delete"
 
     def is_maker(self, provenance: Provenance, stored: StoredRule) -> bool:

@@ -14,6 +14,7 @@ from registry_controller.core.decision.deleted_rule import (
     RuleTraces,
     SeenDeletion,
     StoredAs,
+    deletes_copies,
     evaluate_traces,
     is_to_record,
 )
@@ -93,6 +94,12 @@ def test_only_what_this_cluster_saw_or_holds_is_recorded(traces: RuleTraces) -> 
         assert since is not None
         is_seen = any(one.uid == traces.uid and one.revision > since for one in traces.seen)
         assert is_seen or (traces.is_local and traces.is_heard and traces.was_in_definition)
+
+
+@pytest.mark.clause("W3")
+@given(st.sampled_from(("Delete", "Orphan")), st.frozensets(st.sampled_from(("", "Delete", "Orphan"))))
+def test_a_copy_goes_with_its_rule_only_where_no_known_policy_keeps_it(policy: str, last: frozenset[str]) -> None:
+    assert deletes_copies(policy, last=last) == ("Orphan" not in {policy, *last})
 
 
 @pytest.mark.clause("O6")

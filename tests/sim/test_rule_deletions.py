@@ -581,6 +581,59 @@ def test_a_wrong_clock_at_the_home_loses_no_recorded_deletion(days: int, is_wron
         simulate(scenario, n=3)
 
 
+def edit_policy(member: Member, policy: str) -> None:
+    member.apply({"kind": "ResourceSyncRule", "metadata": {"name": "r"}, "spec": {"deletionPolicy": policy}})
+
+
+@pytest.mark.clause("W3")
+@pytest.mark.parametrize("pause_s", [0.0, 0.05, 1.0])
+def test_copies_stay_when_the_last_policy_of_a_deleted_rule_keeps_them(pause_s: float) -> None:
+    """The rule is deleted before all copies have its new policy."""
+
+    async def scenario(group: SimGroup) -> None:
+        await synced(group)
+        a, b = group["a"], group["b"]
+        edit_policy(a, "Orphan")
+        await asyncio.sleep(pause_s)
+        a.delete("ResourceSyncRule", "r")
+        await group.settle()
+        assert [copies(a), copies(b)] == [MANY, MANY]
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
+@pytest.mark.parametrize("first", ["Delete", "Orphan"])
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "restarted"])
+def test_a_member_that_was_cut_off_keeps_copies_by_either_policy(first: str, restarts: bool) -> None:
+    """It reads the last policy in the record of the rule's home."""
+    last = "Orphan" if first == "Delete" else "Delete"
+
+    async def scenario(group: SimGroup) -> None:
+        await synced(group)
+        a, b = group["a"], group["b"]
+        edit_policy(a, first)
+        await group.settle()
+        group.wire("b", "a").set(Fault.REFUSED)
+        await asyncio.sleep(WINDOW_S)
+        edit_policy(a, last)
+        await asyncio.sleep(2 * WINDOW_S)
+        a.delete("ResourceSyncRule", "r")
+        await asyncio.sleep(2 * WINDOW_S)
+        if restarts:
+            await b.stop()
+        group.wire("b", "a").set(Fault.NONE)
+        if restarts:
+            b.start()
+        await group.settle()
+        assert copies(b) == MANY
+        assert copies(a) == (MANY if last == "Orphan" else 0)
+        assert b.find("ResourceSyncRule", "r") is None
+        assert missing(b, "a") is None
+
+    simulate(scenario, n=3)
+
+
 @pytest.mark.clause("W3")
 @pytest.mark.parametrize("lost", ["deleted", "with its definition"])
 @pytest.mark.parametrize("restarts", [False, True], ids=["", "restarted"])

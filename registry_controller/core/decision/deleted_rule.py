@@ -12,7 +12,7 @@ of another cluster that has its name shows nothing · a cluster records its own 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from registry_controller.core.decision.rule_state import RulePresence
@@ -112,6 +112,14 @@ def is_to_record(traces: RuleTraces) -> bool:
         return True
     is_missing = traces.is_local and traces.is_heard and traces.stored is not StoredAs.ITSELF
     return is_missing and _is_proven_by_its_copies(traces)
+
+
+def deletes_copies(policy: str, *, last: Iterable[str]) -> bool:
+    """Return whether the copies of a deleted rule go with it; `policy` is that in the copy.
+
+    `last` are the last policies of the rule, as far as its owner shows them. A copy may lack the last edit.
+    """
+    return policy == "Delete" and "Orphan" not in last
 
 
 def _names(deleted: str, uid: str) -> bool:

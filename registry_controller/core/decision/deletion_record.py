@@ -7,7 +7,7 @@ outlast the record · a rule that is here, as after the restore of an etcd, does
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import date
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ def note_deletions(
     known: KnownDeletions,
     *,
     stored: Iterable[DeletedRule],
-    found: Iterable[DeletedRule],
+    found: Collection[DeletedRule],
     today: date,
     is_day_agreed: bool,
 ) -> KnownDeletions:
@@ -34,7 +34,9 @@ def note_deletions(
     rules |= {rule.uid: _merge(rule, rules.get(rule.uid)) for rule in stored}
     seen = known.uids | rules.keys()
     rules |= {rule.uid: rule._replace(day=today, is_day_agreed=is_day_agreed) for rule in found if rule.uid not in seen}
-    dated = (_date(rule, today) if is_day_agreed else rule for rule in rules.values())
+    policies = {rule.uid: rule.policy for rule in found if rule.policy}
+    whole = (rule._replace(policy=rule.policy or policies.get(rule.uid, "")) for rule in rules.values())
+    dated = (_date(rule, today) if is_day_agreed else rule for rule in whole)
     lasting = [rule for rule in dated if not is_day_agreed or today - LASTS <= rule.day]
     latest = sorted(lasting, key=lambda rule: (not rule.is_day_agreed, rule.day, rule))[-MOST:]
     return KnownDeletions(frozenset(latest), seen | rules.keys())

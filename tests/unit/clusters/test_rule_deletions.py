@@ -172,7 +172,7 @@ def test_a_read_that_began_before_a_rule_went_shows_nothing(is_seen: bool) -> No
     assert not stage.deletions.has_new_records
     stage.reads_as = DEFINITION.uid
     stage.after(1.0)
-    assert stage.to_record() == {DeletedRule("r", "uid", TODAY)}
+    assert stage.to_record() == {DeletedRule("r", "uid", TODAY, "Orphan" if is_seen else "")}
     assert ((LOCAL, "r") in stage.deletions.shown()) is is_seen
 
 
@@ -193,11 +193,12 @@ def test_a_deletion_whose_record_is_lost_is_recorded_again(is_own: bool) -> None
     if is_own:
         stage.delete_here(revision=11)
         stage.after(0.1)
-    stage.record_here(DeletedRule("r", "uid", TODAY - timedelta(days=3)))
+    recorded = DeletedRule("r", "uid", TODAY - timedelta(days=3), "Orphan")
+    stage.record_here(recorded)
     assert not stage.deletions.has_new_records
     stage.held.apply("clusterfeatures", "DELETED", deleted_rules_manifest(()))
     assert stage.deletions.has_new_records
-    assert stage.to_record() == {DeletedRule("r", "uid", TODAY - timedelta(days=3))}
+    assert stage.to_record() == {recorded}
 
 
 def test_a_deletion_is_recorded_soon_and_once() -> None:
@@ -205,9 +206,9 @@ def test_a_deletion_is_recorded_soon_and_once() -> None:
     stage.delete_here(revision=11)
     assert not stage.deletions.has_new_records, "the definition of rules is not read yet"
     stage.after(0.1)
-    assert stage.to_record() == {DeletedRule("r", "uid", TODAY)}
+    assert stage.to_record() == {DeletedRule("r", "uid", TODAY, "Orphan")}
     assert stage.deletions.has_new_records
-    stage.record_here(DeletedRule("r", "uid", TODAY))
+    stage.record_here(DeletedRule("r", "uid", TODAY, "Orphan"))
     assert not stage.deletions.has_new_records
     stage.after(WINDOW_S)
     stage.held.deletions.interrupt()  # as after a restart
