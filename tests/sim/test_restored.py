@@ -281,7 +281,7 @@ def test_a_copy_of_a_later_version_that_comes_back_at_the_end_is_read_once_it_ha
     steps = (
         Step(0.0, "rules", "b", ("configmaps-1", ("ConfigMap", "plain", "labels", "Delete", ""))),
         Step(0.0, "puts", "c", (("ConfigMap", "default", "z"), "1", "sync")),
-        Step(3.0, "has a copy of a later version", "b", (0,)),
+        Step(3.0, "has a copy of a later version", "b", (0, 2)),
         Step(1.0, "has its etcd restored", "b", (30.0, bump)),
         *((Step(1.0, meanwhile, "b", (0,)),) if meanwhile else ()),
     )
