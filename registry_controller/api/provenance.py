@@ -225,7 +225,7 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
             copy=of,
             inherited=found.get("inherited") is True,
             adopted=found.get("adopted") is True,
-            overrides=found["overrides"] if isinstance(found.get("overrides"), str) else "",
+            overrides=_text(found, "overrides") if isinstance(found.get("overrides"), str) else "",
             rule_uid=_optional_text(found, "ruleUID", most=UID_LENGTH),
             rule_created=_optional_text(found, "ruleCreationTimestamp", most=_TIME_LENGTH),
             rule_definition=_definition_of(found) if "ruleDefinition" in found else "",
