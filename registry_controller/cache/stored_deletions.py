@@ -41,8 +41,8 @@ def stored_owners(registry: Registry, name: str) -> frozenset[ClusterUID]:
     stored = find_rule(registry, name)
     if stored is None:
         return frozenset()
-    known = (held.cluster.cluster_id for held in registry.clusters.values() if held.cluster is not None)
-    halted = (owner for owner in known if form_for(stored_halts(registry, owner), name))
+    clusters = registry.clusters.values()
+    halted = (held.cluster.cluster_id for held in clusters if held.cluster and form_for(_halts_in(held), name))
     return frozenset((*rule.list_owners(stored.manifest.get("status")), *halted))
 
 
@@ -50,5 +50,9 @@ def stored_halts(registry: Registry, owner: ClusterUID) -> RuleHalts:
     """Return the halts of rules that the owner's Cluster here holds."""
     found: dict[str, str] = {}
     for held in clusters_of(registry, owner):
-        found |= read_halts(cluster.read_deletions(held.manifest.get("status")))
+        found |= _halts_in(held)
     return found
+
+
+def _halts_in(held: StoredCluster) -> RuleHalts:
+    return read_halts(cluster.read_deletions(held.manifest.get("status")))

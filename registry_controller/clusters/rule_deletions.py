@@ -21,7 +21,7 @@ from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.copy_record import CopyGroup
 from registry_controller.cache.crds import Definition, DefinitionRead
 from registry_controller.cache.registry import Registry
-from registry_controller.cache.rule_events import RuleDeletion
+from registry_controller.cache.rule_events import RuleDeletion, RuleEvents
 from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.cache.stored_deletions import clusters_of
@@ -285,8 +285,7 @@ class RuleDeletions:
             if self._find_definition(since_s=deletion.at_s) is not None:
                 yield (self._local, deletion.name), deletion
         for owner in self._peers:
-            cache = self._rules_of(owner)
-            for deletion in (cache.rule_events if cache is not None else None) or ():
+            for deletion in self._events_of(owner) or ():
                 yield (owner, deletion.name), deletion
 
     def _deletions_of(self, rule: RuleID) -> Iterable[RuleDeletion]:
@@ -297,15 +296,18 @@ class RuleDeletions:
         return [one for one in found if self._find_definition(since_s=one.at_s) is not None]
 
     def _all_deletions(self, owner: ClusterUID, name: str) -> Iterable[RuleDeletion]:
-        cache = self._rules_of(owner) if owner != self._local else None
-        events = cache.rule_events if cache is not None else None
-        events = self._registry.deletions if owner == self._local else events
+        events = self._events_of(owner)
         return events.of(name).values() if events is not None else ()
+
+    def _events_of(self, owner: ClusterUID) -> RuleEvents | None:
+        if owner == self._local:
+            return self._registry.deletions
+        cache = self._rules_of(owner)
+        return cache.rule_events if cache is not None else None
 
     def _is_confirmed(self, owner: ClusterUID, deletion: RuleDeletion) -> bool:
         """Return whether the definition of rules was seen at a peer after a deletion; here `definitions` shows it."""
-        cache = self._rules_of(owner) if owner != self._local else None
-        events = cache.rule_events if cache is not None else None
+        events = self._events_of(owner)
         return owner == self._local or (events is not None and events.is_confirmed(deletion))
 
     def _rules_of(self, owner: ClusterUID) -> SourceCache | None:
@@ -376,11 +378,10 @@ class RuleDeletions:
         return peer.features.deleted_rules if peer is not None else ()
 
     def _records(self, owner: ClusterUID) -> frozenset[DeletedRule]:
-        if owner == self._local:
-            return self._registry.deleted_rules
+        """Return the rules in an owner's record; of another cluster, those that are there for the window."""
         peer, before_s = self._peers.get(owner), self._now_s() - self._window_s
-        found = peer.features.deleted_rules.items() if peer is not None else ()
-        return frozenset(rule for rule, at_s in found if at_s <= before_s)
+        since_s = peer.features.deleted_rules if peer is not None and owner != self._local else {}
+        return frozenset(rule for rule in self._all_records(owner) if since_s.get(rule, before_s) <= before_s)
 
 
 def _is_of(stored: StoredRule, record: DeletedRule) -> bool:
