@@ -20,11 +20,11 @@ def test_of_one_members_large_objects_few_are_held_at_a_time(
     """R6, P6: while they are written; all of them come in the end."""
     create, held, peaks = CopyWriter.create, [0], [0]
 
-    async def counted(self: CopyWriter, *arguments: Any) -> Any:
+    async def counted(self: CopyWriter, *arguments: Any, **options: Any) -> Any:
         held[0] += 1
         peaks[0] = max(peaks[0], held[0])
         try:
-            return await create(self, *arguments)
+            return await create(self, *arguments, **options)
         finally:
             held[0] -= 1
 
