@@ -199,6 +199,7 @@ class Daemon:
             updater=updater,
             relays=engine.relay_policy,
             rules=engine.registry.rules,
+            acting=engine.registry.acting,
             definitions=engine.registry.rule_definitions.found,
         )
 

@@ -137,6 +137,7 @@ class Engine:
             window_s=window_s,
             now_s=_now_s,
         )
+        self.registry.rule_copies.spec_at_owner = self.rule_deletions.spec_at_owner
         self.registry_reader = RegistryReader(reader=client, registry=self.registry)
         self.credentials = CredentialStore(on_change=self.on_credentials_changed)
         self.namespaces = NamespaceCache(on_change=self.on_namespace_changed)

@@ -39,7 +39,10 @@ _OPTIONAL: Final = (
 """Fields that are left out while they are empty, with their names in the annotation."""
 
 _NAMES: Final = frozenset(
-    ("format", "copy", "spec", "owner", "policy", "rule", "ruleOwner", "ruleDefinition", "ruleGeneration", "source")
+    (
+        *("format", "copy", "spec", "owner", "policy", "source"),
+        *("rule", "ruleOwner", "ruleDefinition", "ruleGeneration", "ruleRevision"),
+    )
 ) | {name for _, name in _OPTIONAL}
 
 _NO_CLUSTER: Final = ClusterUID("")
@@ -79,6 +82,9 @@ class Provenance:
       place, in a copy with its digest, was not wanted by the rule, also where the daemon wrote it.
     - `rule_generation` is the generation of the rule, in the cluster that holds the copy, by which the daemon wrote the
       copy. It alone is not written.
+    - `rule_revision` is the rule's resourceVersion at the cluster in which the rule was created, as its copy named it
+      when the daemon wrote the copy; 0 for a rule of the same cluster, and where it is unknown. It alone is not
+      written. In the annotation it names the rule.
     - `cluster` is the cluster that holds the copy; empty if an earlier version wrote the copy, in the same cluster.
     - `unknown` are the fields that a later version of the daemon added, each with its name and its JSON text.
     - `spec` is, for the copy of a rule, the digest of its spec as the owner has it at `revision`; else empty. It is
@@ -105,6 +111,7 @@ class Provenance:
     cluster: ClusterUID = _NO_CLUSTER
     spec: str = ""
     rule_generation: RuleGeneration = _UNKNOWN_GENERATION
+    rule_revision: int = 0
     unknown: tuple[tuple[str, str], ...] = ()
 
     def for_record(self, *, peer: ClusterUID) -> Provenance:
@@ -146,7 +153,13 @@ class Provenance:
 
     def _essence(self) -> Provenance:
         present = replace(
-            self, revision=0, rule_generation=_UNKNOWN_GENERATION, cluster=_NO_CLUSTER, spec="", unknown=()
+            self,
+            revision=0,
+            rule_generation=_UNKNOWN_GENERATION,
+            rule_revision=0,
+            cluster=_NO_CLUSTER,
+            spec="",
+            unknown=(),
         )
         return replace(present, rule_uid="", rule_created="", rule_definition="")
 
@@ -183,6 +196,11 @@ def encode(provenance: Provenance) -> str:
         content["spec"] = {"digest": provenance.spec, "resourceVersion": str(provenance.revision)}
     if provenance.rule_generation.uid:
         content["ruleGeneration"] = provenance.rule_generation._asdict()
+    if provenance.rule_revision and provenance.rule_uid:
+        content["ruleRevision"] = {
+            "resourceVersion": str(provenance.rule_revision),
+            "ruleUID": provenance.rule_uid,
+        }
     for field, name in _OPTIONAL:
         if value := getattr(provenance, field):
             content[name] = value
@@ -235,6 +253,7 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
             rule_generation=_generation_of(found["ruleGeneration"])
             if "ruleGeneration" in found
             else _UNKNOWN_GENERATION,
+            rule_revision=_rule_revision_of(found) if "ruleRevision" in found else 0,
             unknown=() if found.keys() <= _NAMES else _read_unknown(found),
         )
     except _UNREADABLE:
@@ -267,6 +286,14 @@ def _definition_of(found: Mapping[str, Any]) -> str:
     if not isinstance(definition, Mapping) or not rule_uid or definition.get("ruleUID") != rule_uid:
         return ""
     return _optional_text(definition, "uid", most=UID_LENGTH)
+
+
+def _rule_revision_of(found: Mapping[str, Any]) -> int:
+    """Return the revision of the rule at its owner; 0 where it belongs to another rule than the rest."""
+    state, rule_uid = found["ruleRevision"], found.get("ruleUID")
+    if not isinstance(state, Mapping) or not rule_uid or state.get("ruleUID") != rule_uid:
+        return 0
+    return revision(state.get("resourceVersion"))
 
 
 def _generation_of(found: object) -> RuleGeneration:

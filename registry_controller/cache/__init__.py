@@ -8,7 +8,8 @@ rule_evaluator    the match of each rule with an object
 lost_objects      objects that are missing after a definition was installed again, or an etcd restored
 peer_objects      the ClusterFeatures and Clusters of a peer
 definition_state  whether the definition of our own kinds is there, or the next one
-rule_events       the deletions of rules at a peer, as its watch shows them
+rule_copies       the latest state that is known of each rule of another cluster
+rule_events       the deletions and the specs of rules at a peer, as its watch shows them
 local_cache       one kind here: its copies and native objects
 copy_record       one copy: marks, numbers, digests
 copy_index        the caches of all kinds here, by source

@@ -28,12 +28,13 @@ from registry_controller.api.tombstone import (
     read_original_tombstone,
 )
 from registry_controller.cache.crds import OF_RULES, Definition, DefinitionRead, read_bundled
+from registry_controller.cache.rule_copies import RuleCopies
 from registry_controller.cache.rule_definitions import RuleDefinitions
 from registry_controller.cache.rule_events import RuleEvents, last_policy
 from registry_controller.cache.settled_clusters import SettledClusters
 from registry_controller.cache.stored_objects import OwnIdentity, StoredCluster, StoredRule
 from registry_controller.core.decision.marks import Marks, read_marks
-from registry_controller.core.decision.stored_spec import NOT_AS_WRITTEN, find_refusal, goes_on
+from registry_controller.core.decision.stored_spec import NOT_AS_WRITTEN, goes_on
 from registry_controller.core.rules.active import ActiveRule
 from registry_controller.core.rules.policy import BarredRule, RulePolicy
 from registry_controller.core.rules.validation import RuleVerdict, read_and_validate
@@ -107,6 +108,7 @@ class Registry:
         """The events that deleted rules of this cluster."""
         self.rules_went_s = -math.inf
         self.rule_definitions = RuleDefinitions()
+        self.rule_copies = RuleCopies()
         self._ends_at_s: dict[str, float] = {}
         """When a deleted rule ends to act."""
         self.left_to_heirs: frozenset[str] = frozenset()
@@ -211,6 +213,14 @@ class Registry:
                 self.pruned[rule] = paths
             self._on_change(meta.RULES.resource, rule)
 
+    def compare_altered_rules(self) -> None:
+        """Compare again the copies of rules that are not as their owners wrote them: an owner may show another rule."""
+        for name, stored in list(self.rules.items()):
+            if stored.verdict.reason == NOT_AS_WRITTEN.reason:
+                self._hold(meta.RULES.resource, name, stored.manifest)
+                if self.rules[name].verdict.reason != NOT_AS_WRITTEN.reason:
+                    self._on_change(meta.RULES.resource, name)
+
     def local_clusters(self, local: ClusterUID) -> list[Cluster]:
         """List the Clusters that stand for the local cluster, by name."""
         found = (held.cluster for _, held in sorted(self.clusters.items()))
@@ -282,7 +292,7 @@ class Registry:
         elif plural == meta.RULES.resource:
             rule, verdict = read_and_validate(manifest, definition=read_bundled()[OF_RULES])
             marks = self._read_marks(name, manifest)
-            refusal = find_refusal(manifest, marks)
+            refusal = self.rule_copies.find_refusal(name, manifest, marks)
             if refusal is not None:
                 verdict = RuleVerdict(False, *refusal)
             info, revision = meta.metadata_of(manifest), self._known(plural, name)

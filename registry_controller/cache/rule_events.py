@@ -1,4 +1,4 @@
-"""The deletions of rules as events of a watch.
+"""The deletions of rules as events of a watch, and the specs that it shows.
 
 Laws: an interrupted watch shows nothing: a rule that the next list lacks was not seen to be deleted · a rule that goes
 with the definition of rules is not deleted, and the next definition confirms no deletion before it.
@@ -35,7 +35,8 @@ class RuleDeletion(NamedTuple):
 class RuleEvents:
     """The deletions since the watch was interrupted last, also of rules that were created again with another UID.
 
-    `now_s` is the clock. `changed` is called when rules may be missing, or no longer; `deleted` at each deletion.
+    `specs` has the UID of each rule that was there, and the digest of its spec as it was shown last, by name. `now_s`
+    is the clock. `changed` is called when rules may be missing, or no longer; `deleted` at each deletion.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class RuleEvents:
         self._now_s = now_s
         self._changed = changed
         self._deleted = deleted
+        self.specs: dict[str, tuple[str, str]] = {}
         self._confirmed_s = -math.inf
         self._deletions: dict[str, dict[str, RuleDeletion]] = {}
         self._count = 0
@@ -58,6 +60,12 @@ class RuleEvents:
     def of(self, name: str) -> Mapping[str, RuleDeletion]:
         """Return the deletions of the rules of a name, by UID, the last one last."""
         return self._deletions.get(name, {})
+
+    def on_rule(self, name: str, uid: str, spec: str) -> None:
+        """Note the digest of a rule's spec as it is there."""
+        if self.specs.get(name) != (uid, spec):
+            self.specs[name] = (uid, spec)
+            self._changed()
 
     def on_delete(self, name: str, uid: str, revision: int, *, policy: str = "") -> None:
         """Note that the watch showed the deletion of a rule."""

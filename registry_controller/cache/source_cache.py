@@ -28,6 +28,7 @@ from registry_controller.cache.source_records import (
     SourceRecords,
     decode_lazily,
 )
+from registry_controller.core.decision.stored_spec import digest_spec
 from registry_controller.core.rules.active import ActiveRule, Hit
 from registry_controller.kube.object import PartialObject
 from registry_controller.watch.lister import SelectionList
@@ -232,6 +233,8 @@ class SourceCache:
         try:
             if self._tap is not None and stream.selection == EVERYTHING:
                 self._tap.upsert(obj, decode_lazily(obj))
+            if self.rule_events is not None:
+                self.rule_events.on_rule(obj.key.name, obj.uid, digest_spec(decode_lazily(obj)()))
             streams = stream.bit | (old.streams if old else 0)
             self._objects.take(obj, streams=streams, is_doubted=obj.revision > stream.doubted_after)
         except InvalidObject as error:

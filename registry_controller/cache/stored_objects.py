@@ -36,6 +36,11 @@ class StoredRule:
     manifest: Manifest
     generation: RuleGeneration
 
+    @property
+    def revision_at_owner(self) -> int:
+        """The resourceVersion of the rule at the cluster from which it was copied; 0 for a rule of this cluster."""
+        return self.marks.provenance.revision if self.marks.provenance is not None else 0
+
     def asks_the_same(self, was: StoredRule | None) -> bool:
         """Return whether the rule asks for the same as before; a written status is not a change."""
         return was is not None and (self.rule, self.verdict, self.marks) == (was.rule, was.verdict, was.marks)

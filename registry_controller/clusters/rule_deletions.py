@@ -222,6 +222,13 @@ class RuleDeletions:
         shown = (one.policy for one in self._all_deletions(owner, name) if uid in ("", one.uid))
         return deletes_copies(provenance.policy, last=(*recorded, *shown))
 
+    def spec_at_owner(self, provenance: Provenance) -> str:
+        """Return the digest of the spec that the owner of a rule's copy showed last of the rule; empty if unknown."""
+        cache = self._rules_of(provenance.owner)
+        events = cache.rule_events if cache is not None else None
+        uid, spec = events.specs.get(provenance.key.name, ("", "")) if events is not None else ("", "")
+        return spec if uid == provenance.uid else ""
+
     def has_earlier(self, provenance: Provenance) -> bool:
         """Return whether the record of its owner names another rule of the name of the one that made a copy."""
         rules = self._all_records(provenance.rule_owner)

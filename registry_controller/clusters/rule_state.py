@@ -20,6 +20,7 @@ from registry_controller.clusters.rule_selection import RuleSelection
 from registry_controller.core.decision.deletion_limit import has_no_minimum
 from registry_controller.core.decision.rule_state import Maker, RuleFacts, evaluate_missing, evaluate_rule, is_unchosen
 from registry_controller.core.decision.state import RuleState
+from registry_controller.core.decision.stored_spec import is_earlier
 from registry_controller.core.rules.active import have_features
 from registry_controller.core.rules.policy import Barrier
 
@@ -53,9 +54,16 @@ class RuleStates:
         return provenance is not None and bool(provenance.rule) and is_unchosen(self._facts(provenance))
 
     def is_behind(self, provenance: Provenance, *, written_at: int) -> bool:
-        """Return whether another daemon here has written a copy by a later state of its rule than is known here."""
-        is_here = provenance.is_held_in(self._local)
-        return is_here and self._registry.is_behind(provenance.rule, provenance.rule_generation, written_at=written_at)
+        """Return whether a daemon here has written a copy by a later state of its rule than is known here."""
+        if not provenance.is_held_in(self._local):
+            return False
+        if self._registry.is_behind(provenance.rule, provenance.rule_generation, written_at=written_at):
+            return True
+        stored = self._registry.acting.get(provenance.rule)
+        rule = stored.marks.provenance if stored is not None and not stored.marks.frozen else None
+        if rule is None or rule.owner != provenance.rule_owner:
+            return False
+        return is_earlier(rule, than=provenance.rule_revision, at_owner=self._deletions.spec_at_owner(rule))
 
     def has_lost_feature(self, rule: str, owner: ClusterUID) -> bool:
         """Return whether an owner may have lost a feature without which a rule does not read from it (W4).

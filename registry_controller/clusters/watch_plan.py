@@ -106,6 +106,7 @@ class WatchPlanner:
     async def set_rules(self, peers: Mapping[ClusterUID, Peer]) -> None:
         """Set the rules of every peer, and watch the kinds that rules write."""
         self._registry.end_deleted_rules(has_heir=self._deletions.has_heir)
+        self._registry.compare_altered_rules()
         self._local_cluster.read_definitions(
             rules_since_s=self._registry.rules_went_s, features_since_s=self._registry.tombstones_went_s
         )

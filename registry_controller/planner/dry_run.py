@@ -183,6 +183,7 @@ class DryRun:
             updater=updater,
             relays=engine.relay_policy,
             rules=engine.registry.rules,
+            acting=engine.registry.acting,
             definitions=engine.registry.rule_definitions.found,
         )
 

@@ -63,7 +63,7 @@ MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.NOT_EVALUATED: "the rule cannot be evaluated on the source any more; the copy stays until it can",
     Reason.STALE_SOURCE: "the source that was read is older than the copy; the owner is asked again",
     Reason.LOCAL_NOT_HEARD: "objects of this kind are not listed here yet",
-    Reason.RULE_NOT_HEARD: "another replica of the daemon wrote it by a later state of its rule than is known here",
+    Reason.RULE_NOT_HEARD: "it was written by a later state of its rule than is known here",
     Reason.NAMESPACE_MISSING: "the namespace is missing here: create it, or set createNamespaces on the rule",
     Reason.NAMESPACE_TERMINATING: "the namespace is being deleted here",
     Reason.MAY_HOLD_NATIVE_OBJECTS: "objects that were made here live in it, or may; it stays until they are gone",

@@ -58,9 +58,11 @@ class Applier:
         updater: CopyUpdater,
         relays: RelayPolicy,
         rules: Mapping[str, StoredRule],
+        acting: Mapping[str, StoredRule],
         definitions: Mapping[tuple[str, str], str],
     ) -> None:
         self._rules = rules
+        self._acting = acting
         self._definitions = definitions
         self._copies = copies
         self._sources = sources
@@ -176,6 +178,8 @@ class Applier:
         provenance = replace(provenance, unknown=before.unknown if before is not None else ())
         if (rule := self._rules.get(hit.rule)) is not None:
             provenance = replace(provenance, rule_generation=rule.generation)
+        if (acting := self._acting.get(hit.rule)) is not None:
+            provenance = replace(provenance, rule_revision=acting.revision_at_owner)
         marked = with_provenance(copy.manifest, provenance)
         marks = Marks(claim.owner, provenance, sync_disabled=inherited, go_written=False)
         return DesiredCopy(target, copy.gvk, marked, digest, marks, copy.status, copy.left)

@@ -254,13 +254,9 @@ class StateReader:
         return max(self._sources.deleted_at(owner, target), self._departures.left.get(owner, 0))
 
     def _is_behind(self, record: CopyRecord) -> bool:
-        """Return whether another daemon here wrote a copy by a later state of its rule than is known here."""
+        """Return whether a daemon here wrote a copy by a later state of its rule than is known here."""
         provenance = record.marks.provenance
-        return (
-            provenance is not None
-            and bool(provenance.rule_generation.uid)
-            and self._rule_states.is_behind(provenance, written_at=record.revision)
-        )
+        return provenance is not None and self._rule_states.is_behind(provenance, written_at=record.revision)
 
     def _claim(self, offer: Offer) -> Claim:
         peer, record = offer.cache.peer, offer.record

@@ -111,6 +111,21 @@ def test_a_definition_counts_for_the_rule_that_it_names(rule: str, named: str, d
     assert broken.rule_definition == ""
 
 
+@given(st.sampled_from(("", "r", "s")), st.sampled_from(("", "r", "s")), st.integers(0, 10**9) | JSON)
+def test_a_revision_counts_for_the_rule_that_it_names(rule: str, named: str, revision: object) -> None:
+    """An earlier version keeps the field where it writes that another rule made the copy. A8."""
+    fields = {"ruleUID": rule} if rule else {}
+    text = str(revision) if isinstance(revision, int) else revision
+    found = decode(_with(**fields, ruleRevision={"resourceVersion": text, "ruleUID": named}), of=COPY)
+    assert found is not None
+    assert found.rule_revision == (meta.revision(text) if rule and rule == named else 0)
+    assert found.same_origin(replace(MADE, rule_uid=rule))
+    assert decode(encode(found), of=COPY) == found
+    broken = decode(_with(**fields, ruleRevision=text), of=COPY)
+    assert broken is not None
+    assert broken.rule_revision == 0
+
+
 @given(LATER, ADDED, st.booleans(), st.sampled_from(["here", "owner", "third"]))
 def test_a_mark_of_a_later_format_proves_nothing(
     number: object, added: dict[str, Any], has_owner: bool, peer: str

@@ -19,6 +19,7 @@ from registry_controller.core.decision.stored_spec import (
     find_refusal,
     goes_on,
     is_as_written,
+    is_earlier,
 )
 
 HOME, HERE = ClusterUID("home"), ClusterUID("here")
@@ -102,6 +103,25 @@ def test_what_acted_goes_on_only_while_its_owner_says_the_same(
     other = dataclasses.replace(written(acted), uid="another")
     assert not goes_on(manifest(acted), before, marks=marks(other))
     assert not goes_on(manifest(acted), marks(None), marks=marks(written(acted)))
+
+
+@given(SPECS, SPECS, st.integers(0, 3), st.integers(0, 3))
+def test_an_earlier_state_is_one_of_a_lower_revision_that_its_owner_does_not_show(
+    stored: dict[str, Any], owners: dict[str, Any], revision: int, than: int
+) -> None:
+    rule, at_owner = written(stored, revision=revision), digest_spec(manifest(owners))
+    assert not is_earlier(dataclasses.replace(rule, spec=""), than=than, at_owner=at_owner)
+    assert not is_earlier(rule, than=than, at_owner=rule.spec)
+    assert is_earlier(rule, than=than, at_owner="") is (0 < revision < than)
+    assert is_earlier(rule, than=than, at_owner=at_owner) is (0 < revision < than and rule.spec != at_owner)
+
+
+@given(SPECS, SPECS)
+def test_what_acted_goes_on_while_an_earlier_state_is_here(acted: dict[str, Any], earlier: dict[str, Any]) -> None:
+    before = marks(written(acted, revision=2))
+    assert goes_on(manifest(acted), before, marks=marks(written(earlier)))
+    other = dataclasses.replace(written(earlier), owner=HERE)
+    assert not goes_on(manifest(acted), before, marks=marks(other))
 
 
 @given(SPECS, st.integers(1, 10**9))

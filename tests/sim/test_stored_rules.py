@@ -132,6 +132,86 @@ def test_an_edit_of_a_rules_copy_is_not_obeyed_while_its_owner_is_silent(edit: s
     simulate(scenario, n=3)
 
 
+def _selecting(*values: str) -> dict[str, Any]:
+    """Make a rule that selects objects by the values of a label."""
+    expression = {"key": "sync", "operator": "In", "values": list(values)}
+    wanted = {"match": [{"labels": [{"matchExpressions": [expression]}]}]}
+    return rule("r", CONFIG_MAP, wanted, deletionPolicy="Delete")
+
+
+async def _widened(group: SimGroup) -> tuple[Any, dict[str, Any]]:
+    """Let the rule select more objects after an edit; return the home's backup, and b's copy of the rule, before it."""
+    await group.join()
+    home, here, other = group.members
+    for number in range(MANY):
+        other.create(config_map(f"first{number}", {"a": "1"}, labels=LABELS))
+        other.create(config_map(f"later{number}", {"a": "1"}, labels={"sync": "also"}))
+    home.create(_selecting("yes"))
+    await group.settle()
+    backup, earlier = home.server.store.backup(), here.get("ResourceSyncRule", "r")
+    home.apply(_selecting("yes", "also"))
+    await group.settle()
+    assert len(_copies(here)) == 2 * MANY
+    return backup, earlier
+
+
+@pytest.mark.clause("A8")
+@pytest.mark.parametrize("is_silent", [False, True], ids=["home alive", "home silent"])
+@pytest.mark.parametrize("daemon", ["up", "restarted", "down"])
+def test_an_earlier_copy_of_a_rule_that_is_put_here_is_no_order(is_silent: bool, daemon: str) -> None:
+    """A backup tool puts it here with the provenance that it had, so that the copy is whole."""
+
+    async def scenario(group: SimGroup) -> None:
+        _, earlier = await _widened(group)
+        home, here, other = group.members
+        uids = _copies(here)
+        for name in "bc" if is_silent else "":
+            _silence(group, "a", at=name, fault=Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        if daemon == "down":
+            await here.stop()
+        here.replace(earlier)
+        if daemon == "restarted":
+            await here.restart()
+        here.start_again()
+        other.create(config_map("new", {"a": "1"}, labels={"sync": "also"}))
+        await asyncio.sleep(120.0)
+        assert _copies(here).items() >= uids.items()
+        assert ("new" in _copies(here)) == (daemon == "up" or not is_silent)
+        for name in "bc":
+            _silence(group, "a", at=name, fault=Fault.NONE)
+        await group.settle()
+        assert here.get("ResourceSyncRule", "r")["spec"] == home.get("ResourceSyncRule", "r")["spec"]
+        assert _copies(here).keys() == uids.keys() | {"new"}
+        assert _copies(here).items() >= uids.items()
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("A8", "O3")
+@pytest.mark.parametrize("restarted", [False, True], ids=["up", "restarted"])
+def test_an_earlier_state_of_a_rule_counts_where_its_owner_shows_it(restarted: bool) -> None:
+    """The etcd of its home is restored; copies here name the later state that the home does not have any more."""
+
+    async def scenario(group: SimGroup) -> None:
+        backup, _ = await _widened(group)
+        home, here, other = group.members
+        other.apply(config_map("first0", {"a": "2"}, labels=LABELS))
+        await group.settle()
+        group.cut("a")
+        home.server.store.restore(backup)
+        await group.settle()
+        assert here.get("ResourceSyncRule", "r")["spec"] == home.get("ResourceSyncRule", "r")["spec"]
+        if restarted:
+            await here.restart()
+        other.apply(config_map("first0", {"a": "3"}, labels=LABELS))
+        await group.settle()
+        assert _copies(here).keys() == {f"first{number}" for number in range(MANY)}
+        assert here.get("ConfigMap", "first0", namespace="default")["data"] == {"a": "3"}
+
+    simulate(scenario, n=3)
+
+
 @pytest.mark.clause("W5")
 @pytest.mark.parametrize("restarted", [False, True], ids=["up", "restarted"])
 def test_a_rules_copy_that_was_frozen_is_obeyed_as_it_is(restarted: bool) -> None:
@@ -170,8 +250,7 @@ def test_a_rule_whose_marks_a_later_version_wrote_does_nothing(restarted: bool, 
         _set_format(here, 2)
         _edit(here, EDITS["it matches nothing"])
         held = here.get("ResourceSyncRule", "r")["spec"]
-        if restarted:
-            await here.restart()
+        await (here.restart() if restarted else group.settle())
         other.create(config_map("late", {"a": "1"}, labels=LABELS))
         await group.settle()
         assert _copies(here) == uids

@@ -254,7 +254,7 @@ class TargetState(NamedTuple):
     stands for the copy. `membership` is None for an ordinary object. `has_left` means that this cluster itself has left
     the group. `spent` is the uid of the source whose copy another client deleted here, for a kind that acts when it
     is made.
-    `is_rule_behind` means that another daemon of this cluster wrote the copy by a later state of its rule.
+    `is_rule_behind` means that a daemon of this cluster wrote the copy by a later state of its rule than is known.
     `proofs` are the answers of owners, at most one about each source.
     """
 

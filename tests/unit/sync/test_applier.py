@@ -51,7 +51,7 @@ def body(revision: int, *, size: int = 0) -> bytes:
     return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}).encode()
 
 
-RULE: Any = SimpleNamespace(generation=RuleGeneration("u", 7))
+RULE: Any = SimpleNamespace(generation=RuleGeneration("u", 7), revision_at_owner=9)
 
 
 class Bench:
@@ -96,6 +96,7 @@ class Bench:
             updater=updater,
             relays=relays,
             rules=self.rules,
+            acting=self.rules,
             definitions=self.definitions,
         )
 
