@@ -406,6 +406,7 @@ class Engine:
             self.reconciler.decide(target).decision,
             member,
             has_left=self.tombstones.ends(member),
+            had_own=member in self.absences.had_own,
             lacks_own=self.absences.is_recent(member),
         )
 

@@ -41,7 +41,8 @@ class Absences:
     """The absences of the members' own Clusters, by member.
 
     An absence of `lasts_s` seconds is a departure; 0 is never. `window_s` is the stabilization window. `now` is the
-    wall clock, in which an absence outlives a restart.
+    wall clock, in which an absence outlives a restart. `had_own` are the members of which a Cluster of themselves was
+    read there since they are connected.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Absences:
         observer: AbsenceObserver,
     ) -> None:
         self.now: Mapping[ClusterUID, Absence] = {}
+        self.had_own: frozenset[ClusterUID] = frozenset()
         self.lasts_s = lasts_s
         self._window_s = window_s
         self._registry = registry
@@ -75,15 +77,17 @@ class Absences:
     def update(self) -> None:
         """Observe every peer, and report the members that have left, or are back."""
         now_s = _now_s()
-        found = {}
+        found, having = {}, set[ClusterUID]()
         for member, peer in self._peers.items():
             facts, before = self._facts(member, peer), self.now.get(member)
+            if facts.has_own or member in self.had_own:
+                having.add(member)
             is_new = before is None and facts.is_heard and not facts.has_own
             stored_s = self._stored_since_s(member, now_s) if is_new else None
             absence = observe_absence(facts, before, now_s=now_s, stored_since_s=stored_s)
             if absence is not None:
                 found[member] = absence
-        self.now = found
+        self.now, self.had_own = found, frozenset(having)
         was, self._left = self._left, frozenset(member for member in found if self._is_over(found[member], now_s))
         for member in sorted(self._left ^ was):
             if member in self._left:

@@ -137,6 +137,27 @@ def test_a_connection_ends_when_the_member_has_lacked_its_own_cluster_for_long()
     simulate(scenario, n=2)
 
 
+@pytest.mark.clause("A1")
+def test_a_member_that_never_showed_its_own_cluster_is_read_no_more_once_it_is_forgotten() -> None:
+    """P4: such a member has no daemon, or a server in bad hands; there is nothing that it could offer again."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share(group)
+        here, there = group["a"], group["b"]
+        await there.stop()
+        there.delete("Cluster", "b")
+        await here.restart()
+        await asyncio.sleep(20.0)
+        assert here.daemon is not None
+        assert here.daemon.engine.clusters.peers
+        _forgets(here)
+        await asyncio.sleep(10.0)
+        assert not here.daemon.engine.clusters.peers
+        assert held(here) == {"goes", "stays"}
+
+    simulate(scenario, n=2)
+
+
 def test_the_cluster_of_a_silent_member_stays_away() -> None:
     """O5: somebody here wanted that, and there was nobody who could have put it back; its copies stay."""
 

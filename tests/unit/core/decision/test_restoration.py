@@ -31,11 +31,19 @@ OWN = Apply(CLAIM, Reason.CREATE)
     ],
 )
 def test_a1_what_the_member_offers_or_may_offer_again_is_restored(decision: Decision, found: Restoration) -> None:
-    assert find_restoration(decision, B, has_left=False, lacks_own=False) is found
-    assert find_restoration(decision, B, has_left=True, lacks_own=True) is Restoration.NONE
+    assert find_restoration(decision, B, has_left=False, had_own=True, lacks_own=False) is found
+    assert find_restoration(decision, B, has_left=True, had_own=True, lacks_own=True) is Restoration.NONE
 
 
 def test_a1_the_restoration_is_awaited_while_the_member_lacks_its_own_cluster() -> None:
     missing = Skip(Reason.NOT_WANTED)
-    assert find_restoration(missing, B, has_left=False, lacks_own=True) is Restoration.AWAITED
-    assert find_restoration(OWN, B, has_left=False, lacks_own=True) is Restoration.POSSIBLE
+    assert find_restoration(missing, B, has_left=False, had_own=True, lacks_own=True) is Restoration.AWAITED
+    assert find_restoration(OWN, B, has_left=False, had_own=True, lacks_own=True) is Restoration.POSSIBLE
+
+
+@pytest.mark.parametrize("lacks_own", [False, True])
+@pytest.mark.parametrize("reason", [Reason.NOT_WANTED, Reason.MISSING_AT_OWNER, Reason.OWNER_DECIDES])
+def test_a1_a_member_that_never_showed_its_own_cluster_offers_it_not_again(reason: Reason, lacks_own: bool) -> None:
+    missing = Skip(reason, B)
+    assert find_restoration(missing, B, has_left=False, had_own=False, lacks_own=lacks_own) is Restoration.NONE
+    assert find_restoration(OWN, B, has_left=False, had_own=False, lacks_own=lacks_own) is Restoration.POSSIBLE
