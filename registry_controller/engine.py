@@ -137,7 +137,7 @@ class Engine:
             window_s=window_s,
             now_s=_now_s,
         )
-        self.registry.rule_copies.spec_at_owner = self.rule_deletions.spec_at_owner
+        self.registry.rule_copies.spec_at_owner = self.rule_deletions.traces.spec_at_owner
         self.registry_reader = RegistryReader(reader=client, registry=self.registry)
         self.credentials = CredentialStore(on_change=self.on_credentials_changed)
         self.namespaces = NamespaceCache(on_change=self.on_namespace_changed)
@@ -154,7 +154,7 @@ class Engine:
             options=_local_options(settings),
             observer=self,
         )
-        self.rule_deletions.definitions = self.local_cluster.definitions
+        self.rule_deletions.traces.definitions = self.local_cluster.definitions
         self.orphans = OrphanFinder(
             reader=client,
             discovery=self.discovery,

@@ -21,12 +21,13 @@ _MOST_FORMER: Final = 256
 class LostObjects:
     """The objects of one kind at one peer that may be lost with their definition, or with the server's history.
 
-    `deleted` holds the objects whose deletion was an event, since the kind was not served last, `former` the features
-    that are gone, as they were last.
+    `is_unserved` is true from the moment when the kind was not served until the next complete list. `deleted` holds
+    the objects whose deletion was an event, since the kind was not served last, `former` the features that are gone, as
+    they were last.
     """
 
     def __init__(self) -> None:
-        self._is_unserved = False
+        self.is_unserved = False
         self._changed_at = 0
         self.deleted: dict[ObjectKey, None] = {}
         self.former: dict[ObjectKey, Feature] = {}
@@ -54,22 +55,22 @@ class LostObjects:
 
     def note_unserved(self) -> None:
         """Note that the kind is not served: its objects went with its definition, as events or without."""
-        self._is_unserved = True
+        self.is_unserved = True
         self.deleted.clear()
 
     def note_listed(self, revision: int, *, reached: int) -> None:
         """Note a complete list at a revision, after the stream had `reached` another one; 0 for the first list."""
-        if self._is_unserved or is_another_history(revision, reached=reached):
+        if self.is_unserved or is_another_history(revision, reached=reached):
             self._changed_at = max(revision, reached)
-        self._is_unserved = False
+        self.is_unserved = False
 
     def is_lost(self, key: ObjectKey, *, revision: int) -> bool:
         """Return whether an absent object, known at a revision, may be lost without a deletion by its owner."""
-        return (self._is_unserved or revision <= self._changed_at) and key not in self.deleted
+        return (self.is_unserved or revision <= self._changed_at) and key not in self.deleted
 
     def list_lost_features(self) -> Iterator[Feature]:
         """List the features that are gone and may be lost without a deletion by their owner."""
-        if self._is_unserved or self._changed_at > 0:
+        if self.is_unserved or self._changed_at > 0:
             yield from (feature for key, feature in self.former.items() if key not in self.deleted)
 
 

@@ -121,6 +121,11 @@ class PeerFeatures(PeerObjects):
         """The features; None before the first complete list."""
         return tuple(self._held.values()) if self._is_complete else None
 
+    @property
+    def is_unserved(self) -> bool:
+        """True while the peer may have lost all features with their definition, also those in `held`."""
+        return self._lost.is_unserved
+
     def list_lost(self) -> Iterator[Feature]:
         """List the features that are gone and may be lost without a deletion by their owner."""
         return self._lost.list_lost_features()

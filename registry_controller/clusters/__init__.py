@@ -17,5 +17,6 @@ definition_reader  the definition of our own kinds here, read from the quorum af
 orphans            the kinds of copies that no rule writes any more
 rule_selection     whether a rule selects this cluster, and a peer
 rule_state         the facts about the rules that made copies; `core/decision/rule_state.py` decides on them
-rule_deletions     the facts about missing rules; `core/decision/deleted_rule.py` decides on them
+rule_deletions     which rules were deleted, or are missing; `core/decision/deleted_rule.py` decides
+rule_traces        the facts about rules at their owners
 """

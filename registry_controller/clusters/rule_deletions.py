@@ -1,37 +1,31 @@
 """Finds out which rules their owners deleted, and which are missing there without a trace (W3).
 
-The facts are gathered here; `core.decision.deleted_rule` decides.
+`rule_traces` has the facts; `core.decision.deleted_rule` decides.
 
 Law: the deletion of a copy of a rule does not delete the rule.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime
-from typing import NamedTuple, Protocol
 
 from registry_controller.api import meta, names
 from registry_controller.api.deleted_rules import DeletedRule
-from registry_controller.api.meta import ClusterUID, ObjectKey, Target
+from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.copy_record import CopyGroup
-from registry_controller.cache.crds import Definition, DefinitionRead
 from registry_controller.cache.registry import Registry
-from registry_controller.cache.rule_events import RuleDeletion, RuleEvents
-from registry_controller.cache.source_cache import SourceCache
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.cache.stored_deletions import clusters_of
 from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.clusters.peer import Peer
+from registry_controller.clusters.rule_traces import RuleID, RuleTraceReader
 from registry_controller.core.decision.days import is_day_agreed
 from registry_controller.core.decision.deleted_rule import (
     RuleTraces,
-    SeenDeletion,
-    StoredAs,
     deletes_copies,
     evaluate_traces,
     is_to_record,
@@ -44,33 +38,10 @@ from registry_controller.core.status.cluster import read_rules_missing
 from registry_controller.core.status.missing_rules import RulesMissing
 
 
-class RuleID(NamedTuple):
-    """A rule at its owner. `uid` is empty where a provenance of an earlier version names it.
-
-    `definition` is the UID of the definition of rules with which it was here, as a copy of its names it.
-    """
-
-    owner: ClusterUID
-    name: str
-    uid: str = ""
-    definition: str = ""
-
-
-class HasDefinition(Protocol):
-    """The local definition of rules, as the watch shows it, and as the last quorum read showed it."""
-
-    @property
-    def of_rules(self) -> Definition | None: ...
-
-    @property
-    def read(self) -> DefinitionRead: ...
-
-
 class RuleDeletions:
     """Evaluates rules that are not here.
 
-    `missing` has, by owner, the rules that are missing there without a trace; `definitions` is set before the first
-    question.
+    `missing` has, by owner, the rules that are missing there without a trace.
     """
 
     def __init__(
@@ -85,7 +56,7 @@ class RuleDeletions:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.missing: Mapping[ClusterUID, MissingRules] = {}
-        self.definitions: HasDefinition | None = None
+        self.traces = RuleTraceReader(registry=registry, sources=sources, local=local, window_s=window_s, now_s=now_s)
         self._registry = registry
         self._sources = sources
         self._copies = copies
@@ -101,11 +72,11 @@ class RuleDeletions:
 
     def update(self, peers: Mapping[ClusterUID, Peer]) -> None:
         """Evaluate the rules of all copies here again, with these peers."""
-        self._peers = peers
+        self.traces.peers = self._peers = peers
         found: dict[ClusterUID, set[str]] = {}
         self._shown_by_copies = set()
         for rule, is_missed in self._list_absent():
-            traces = self._gather(rule)
+            traces = self._read(rule)
             presence, was_deleted = evaluate_traces(traces, window_s=self._window_s)
             if is_to_record(traces):
                 self._shown_by_copies.add(rule)
@@ -158,7 +129,8 @@ class RuleDeletions:
 
     def is_shown_by(self, provenance: Provenance) -> bool:
         """Return whether a copy may show that its rule, which is not here, was deleted here, and is not recorded."""
-        uid, definition = provenance.rule_uid, self.definitions.of_rules if self.definitions is not None else None
+        definitions, uid = self.traces.definitions, provenance.rule_uid
+        definition = definitions.of_rules if definitions is not None else None
         if provenance.rule_owner != self._local or provenance.rule in names.CORE_RULES:
             return False
         if not uid or not provenance.rule_definition:
@@ -207,9 +179,12 @@ class RuleDeletions:
         named = (meta.annotations_of(stored.manifest).get(meta.ALLOW_DELETIONS, "") for stored in clusters)
         return found.with_allowance(frozenset(named))
 
+    def _read(self, rule: RuleID) -> RuleTraces:
+        return self.traces.read(rule, is_allowed=self._known(rule.owner).allows(rule.name))
+
     def evaluate(self, rule: RuleID) -> tuple[RulePresence, bool]:
         """Return whether a rule is at its owner, and whether anything shows that it was deleted there."""
-        return evaluate_traces(self._gather(rule), window_s=self._window_s)
+        return evaluate_traces(self._read(rule), window_s=self._window_s)
 
     def evaluate_rule_of(self, provenance: Provenance) -> tuple[RulePresence, bool]:
         """Evaluate the rule that made a copy."""
@@ -218,30 +193,14 @@ class RuleDeletions:
     def deletes_copies(self, provenance: Provenance) -> bool:
         """Return whether a copy goes with the rule that made it: by its own policy, and by the rule's last one."""
         owner, name, uid = provenance.rule_owner, provenance.rule, provenance.rule_uid
-        recorded = (one.policy for one in self._all_records(owner) if one.name == name and uid in ("", one.uid))
-        shown = (one.policy for one in self._all_deletions(owner, name) if uid in ("", one.uid))
+        recorded = (one.policy for one in self.traces.list_records(owner) if one.name == name and uid in ("", one.uid))
+        shown = (one.policy for one in self.traces.list_deletions(owner, name) if uid in ("", one.uid))
         return deletes_copies(provenance.policy, last=(*recorded, *shown))
-
-    def spec_at_owner(self, provenance: Provenance) -> str:
-        """Return the digest of the spec that the owner of a rule's copy showed last of the rule; empty if unknown."""
-        cache = self._rules_of(provenance.owner)
-        events = cache.rule_events if cache is not None else None
-        uid, spec = events.specs.get(provenance.key.name, ("", "")) if events is not None else ("", "")
-        return spec if uid == provenance.uid else ""
 
     def has_earlier(self, provenance: Provenance) -> bool:
         """Return whether the record of its owner names another rule of the name of the one that made a copy."""
-        rules = self._all_records(provenance.rule_owner)
+        rules = self.traces.list_records(provenance.rule_owner)
         return any(rule.name == provenance.rule and rule.uid != provenance.rule_uid for rule in rules)
-
-    @property
-    def due_s(self) -> float | None:
-        """When the next deletion was a stabilization window ago; None without any that is more recent."""
-        now_s = self._now_s()
-        events_s = [deletion.at_s for _, deletion in self._events()]
-        records_s = [at_s for peer in self._peers.values() for at_s in peer.features.deleted_rules.values()]
-        stable_s = (at_s + self._window_s for at_s in (*events_s, *records_s))
-        return min((at_s for at_s in stable_s if at_s > now_s), default=None)
 
     def shown(self) -> Mapping[tuple[ClusterUID, str], object]:
         """Map the rules of which something shows that they were deleted to all that shows it.
@@ -249,11 +208,11 @@ class RuleDeletions:
         An event and a record of one rule are two things, because a decision may have waited for the later one.
         """
         before_s, found = self._now_s() - self._window_s, dict[tuple[ClusterUID, str], set[object]]()
-        for rule, deletion in self._events():
-            if deletion.at_s <= before_s and self._is_confirmed(rule[0], deletion):
+        for rule, deletion in self.traces.list_events():
+            if deletion.at_s <= before_s and self.traces.is_confirmed(rule[0], deletion):
                 found.setdefault(rule, set()).add(deletion.uid)
         for owner in (self._local, *self._peers):
-            for record in self._records(owner):
+            for record in self.traces.stable_records(owner):
                 found.setdefault((owner, record.name), set()).add(record)
         for owner, missing in self.missing.items():
             for name in missing.going:
@@ -284,111 +243,8 @@ class RuleDeletions:
         for rule in sorted(self._shown_by_copies):
             yield DeletedRule(rule.name, rule.uid, today)
         for deletion in self._registry.deletions:
-            if is_to_record(self._gather(RuleID(self._local, deletion.name, deletion.uid))):
+            if is_to_record(self._read(RuleID(self._local, deletion.name, deletion.uid))):
                 yield DeletedRule(deletion.name, deletion.uid, today, deletion.policy)
-
-    def _events(self) -> Iterator[tuple[tuple[ClusterUID, str], RuleDeletion]]:
-        for deletion in self._registry.deletions:
-            if self._find_definition(since_s=deletion.at_s) is not None:
-                yield (self._local, deletion.name), deletion
-        for owner in self._peers:
-            for deletion in self._events_of(owner) or ():
-                yield (owner, deletion.name), deletion
-
-    def _deletions_of(self, rule: RuleID) -> Iterable[RuleDeletion]:
-        """Return the deletions of rules of this name that a watch showed; here, those that no definition caused."""
-        found = self._all_deletions(rule.owner, rule.name)
-        if rule.owner != self._local:
-            return found
-        return [one for one in found if self._find_definition(since_s=one.at_s) is not None]
-
-    def _all_deletions(self, owner: ClusterUID, name: str) -> Iterable[RuleDeletion]:
-        events = self._events_of(owner)
-        return events.of(name).values() if events is not None else ()
-
-    def _events_of(self, owner: ClusterUID) -> RuleEvents | None:
-        if owner == self._local:
-            return self._registry.deletions
-        cache = self._rules_of(owner)
-        return cache.rule_events if cache is not None else None
-
-    def _is_confirmed(self, owner: ClusterUID, deletion: RuleDeletion) -> bool:
-        """Return whether the definition of rules was seen at a peer after a deletion; here `definitions` shows it."""
-        events = self._events_of(owner)
-        return owner == self._local or (events is not None and events.is_confirmed(deletion))
-
-    def _rules_of(self, owner: ClusterUID) -> SourceCache | None:
-        return self._sources.cache_of(owner, meta.RULE)
-
-    def _find_definition(self, *, since_s: float) -> Definition | None:
-        """Return the definition of rules here; None unless a read that began then or later showed that it is there."""
-        found = self.definitions.of_rules if self.definitions is not None else None
-        if self.definitions is None or found is None or found.deleting:
-            return None
-        read = self.definitions.read
-        return found if read.uid == found.uid and read.began_s >= since_s else None
-
-    def _gather(self, rule: RuleID) -> RuleTraces:
-        """Gather the facts about a rule at its owner."""
-        now_s, is_local = self._now_s(), rule.owner == self._local
-        definition = self._find_definition(since_s=-math.inf) if is_local else None
-        lasts = definition is not None and self._find_definition(since_s=self._registry.rules_went_s) is not None
-        was_in_it = definition is not None and (not rule.uid or definition.uid == rule.definition)
-        return RuleTraces(
-            uid=rule.uid,
-            is_local=is_local,
-            is_heard=self._registry.shows_missing_rules and (is_local or self._is_listed(rule.owner)),
-            stored=self._find_local(rule) if is_local else self._find_at_peer(rule),
-            seen=[
-                SeenDeletion(one.uid, one.revision, now_s - one.at_s if self._is_confirmed(rule.owner, one) else 0.0)
-                for one in self._deletions_of(rule)
-            ],
-            recorded=frozenset(record.uid for record in self._records(rule.owner) if record.name == rule.name),
-            is_allowed=self._known(rule.owner).allows(rule.name),
-            defined_since=definition.revision if definition is not None else None,
-            was_in_definition=lasts and was_in_it,
-        )
-
-    def _find_local(self, rule: RuleID) -> StoredAs:
-        stored = self._registry.acting.get(rule.name)
-        if stored is None:
-            return StoredAs.NONE
-        return StoredAs.ANOTHER if stored.is_foreign(rule.owner, local=self._local) else StoredAs.ITSELF
-
-    def _find_at_peer(self, rule: RuleID) -> StoredAs:
-        cache = self._rules_of(rule.owner)
-        record = cache.records.get(ObjectKey("", rule.name)) if cache is not None else None
-        if record is None:
-            return StoredAs.NONE
-        if not is_at_home(record.marks, peer=rule.owner, membership=False):
-            return StoredAs.ANOTHER
-        is_copied = not record.marks.sync_disabled or self._has_copy(rule)
-        return StoredAs.ITSELF if is_copied else StoredAs.NOT_COPIED
-
-    def _has_copy(self, rule: RuleID) -> bool:
-        """Return whether a rule of this owner and name acts here: its copy stays in sync under any annotation."""
-        stored = self._registry.acting.get(rule.name)
-        return stored is not None and not stored.is_foreign(rule.owner, local=self._local)
-
-    def _is_listed(self, owner: ClusterUID) -> bool:
-        """Return whether an owner answers, and its list of rules is complete."""
-        peer, cache = self._peers.get(owner), self._rules_of(owner)
-        if peer is None or not peer.is_alive or cache is None or not cache.is_synced:
-            return False
-        # A watch fails, as while the definition of rules is missing there.
-        return all(stream.error is None for stream in cache.streams.values())
-
-    def _all_records(self, owner: ClusterUID) -> Iterable[DeletedRule]:
-        if owner == self._local:
-            return self._registry.deleted_rules
-        peer = self._peers.get(owner)
-        return peer.features.deleted_rules if peer is not None else ()
-
-    def _records(self, owner: ClusterUID) -> frozenset[DeletedRule]:
-        """Return the rules in an owner's record; of another cluster, those that are there for the window."""
-        peer, before_s = self._peers.get(owner), self._now_s() - self._window_s
-        since_s = peer.features.deleted_rules if peer is not None and owner != self._local else {}
-        return frozenset(rule for rule in self._all_records(owner) if since_s.get(rule, before_s) <= before_s)
 
 
 def _is_of(stored: StoredRule, record: DeletedRule) -> bool:

@@ -15,8 +15,9 @@ from registry_controller.cache.registry import Registry
 from registry_controller.cache.stored_deletions import stored_deletions
 from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.clusters.peer import Peer
-from registry_controller.clusters.rule_deletions import RuleDeletions, RuleID
+from registry_controller.clusters.rule_deletions import RuleDeletions
 from registry_controller.clusters.rule_selection import RuleSelection
+from registry_controller.clusters.rule_traces import RuleID
 from registry_controller.core.decision.deletion_limit import has_no_minimum
 from registry_controller.core.decision.rule_state import Maker, RuleFacts, evaluate_missing, evaluate_rule, is_unchosen
 from registry_controller.core.decision.state import RuleState
@@ -63,7 +64,7 @@ class RuleStates:
         rule = stored.marks.provenance if stored is not None and not stored.marks.frozen else None
         if rule is None or rule.owner != provenance.rule_owner:
             return False
-        return is_earlier(rule, than=provenance.rule_revision, at_owner=self._deletions.spec_at_owner(rule))
+        return is_earlier(rule, than=provenance.rule_revision, at_owner=self._deletions.traces.spec_at_owner(rule))
 
     def has_lost_feature(self, rule: str, owner: ClusterUID) -> bool:
         """Return whether an owner may have lost a feature without which a rule does not read from it (W4).
@@ -75,7 +76,7 @@ class RuleStates:
             return False
         held = (peer.features.held or ()) if peer is not None else ()
         if have_features(stored.rule.features, held):
-            return False
+            return peer is not None and peer.features.is_unserved
         lost = peer.features.list_lost() if peer is not None else ()
         was_lost = has_no_minimum(stored_deletions(self._registry, rule, owner))
         return was_lost or have_features(stored.rule.features, [*held, *lost])

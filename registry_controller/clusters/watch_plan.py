@@ -132,7 +132,7 @@ class WatchPlanner:
     @property
     def due_s(self) -> float | None:
         """When time alone changes the rules of a peer, on the loop's clock; None for never."""
-        due_s = (self._registry.due_s, self._selection.due_s, self._deletions.due_s, self._contexts.due_s)
+        due_s = (self._registry.due_s, self._selection.due_s, self._deletions.traces.due_s, self._contexts.due_s)
         return min((at_s for at_s in due_s if at_s is not None), default=None)
 
     def take_changes(self, peers: Mapping[ClusterUID, Peer]) -> RuleChanges | None:

@@ -101,6 +101,7 @@ class RuleStatusReporter:
                 barred = (_LOCAL_CLUSTER_UNCLEAR, str(mismatch))
             elif mismatch is not None:
                 idle = (str(mismatch),)
+        self._deletion_limiter.note_halts(name)
         halts = self._deletion_limiter.halted(name)
         status = build_rule_status(
             generation=generation,

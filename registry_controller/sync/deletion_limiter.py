@@ -176,17 +176,20 @@ class DeletionLimiter:
         return budget.count.shown if budget is not None and is_recorded else stored_window(self._registry, origin)
 
     def list_owners(self, rule: str) -> frozenset[ClusterUID]:
-        """List the owners whose entry a rule's status keeps: their window is not over, or a feature may be lost.
-
-        The Clusters of all owners learn whether the rule is halted: they store that, too.
-        """
-        now, origins = self._now(), {origin for origin in self._sets.budgets if origin[0] == rule}
-        origins |= {(rule, owner) for owner in stored_owners(self._registry, rule)}
-        for origin in origins:
-            self.owners.note_rule(origin, self.stored_form(origin))
+        """List the owners whose entry a rule's status keeps: their window is not over, or a feature may be lost."""
+        now, origins = self._now(), self._origins(rule)
         return frozenset(
             origin[1] for origin in origins if not is_over(self._window(origin), now) or self._may_lose(origin)
         )
+
+    def note_halts(self, rule: str) -> None:
+        """Note for the owners of a rule's copies whether it is halted: their Clusters store that, too."""
+        for origin in self._origins(rule):
+            self.owners.note_rule(origin, self.stored_form(origin))
+
+    def _origins(self, rule: str) -> set[RuleAndOwner]:
+        found = {origin for origin in self._sets.budgets if origin[0] == rule}
+        return found | {(rule, owner) for owner in stored_owners(self._registry, rule)}
 
     def halted(self, rule: str) -> Mapping[ClusterUID, tuple[Halt, int]]:
         """Return what halts which owners' copies, and how many wait: the rule's limit, or the owner's over all rules.

@@ -15,7 +15,8 @@ from registry_controller.cache.crds import Definition, DefinitionRead
 from registry_controller.cache.definition_state import DefinitionState
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.rule_events import RuleEvents
-from registry_controller.clusters.rule_deletions import RuleDeletions, RuleID
+from registry_controller.clusters.rule_deletions import RuleDeletions
+from registry_controller.clusters.rule_traces import RuleID
 from registry_controller.core.decision.rule_state import RulePresence
 from registry_controller.core.status.missing_rules import RulesMissing, spell_missing
 from tests.unit.clusters.builders import LOCAL, cluster_manifest, rule_manifest
@@ -46,7 +47,7 @@ class Stage:
             registry=self.held, sources=sources, copies=copies, local=LOCAL, today=lambda: TODAY, **clock
         )
         self.defined: Any = SimpleNamespace(of_rules=DEFINITION, read=DefinitionRead())
-        self.deletions.definitions = self.defined
+        self.deletions.traces.definitions = self.defined
         self.reads_as: str | None = DEFINITION.uid
         self.deletions._list_absent = lambda: ((rule, True) for rule in self.absent)  # type: ignore[method-assign]
         self.after(WINDOW_S)
@@ -264,7 +265,7 @@ def test_the_record_of_a_peer_counts_a_window_after_it_was_seen() -> None:
     stage.peer.features.deleted_rules = {DeletedRule("r", "uid", TODAY): stage.now_s}
     stage.after(WINDOW_S - 1)
     assert not stage.was_deleted(HOME)
-    assert stage.deletions.due_s == stage.now_s + 1
+    assert stage.deletions.traces.due_s == stage.now_s + 1
     stage.after(1)
     assert stage.was_deleted(HOME)
     assert stage.was_deleted(HOME, uid="")

@@ -44,9 +44,22 @@ def synced(rule: dict[str, Any], owner: ClusterUID = C) -> dict[str, Any]:
     return {**rule, "metadata": {**rule["metadata"], "annotations": annotations}}
 
 
-def peer(*features: str, is_alive: bool = True, is_listed: bool = True, is_current: bool = True) -> Any:
+def peer(
+    *features: str,
+    is_alive: bool = True,
+    is_listed: bool = True,
+    is_current: bool = True,
+    is_unserved: bool = False,
+    lost: tuple[str, ...] = (),
+) -> Any:
     held = tuple(Feature(name, name, {}) for name in features) if is_listed else None
-    features = SimpleNamespace(held=held, is_current=is_current, deleted_rules={})
+    features = SimpleNamespace(
+        held=held,
+        is_current=is_current,
+        is_unserved=is_unserved,
+        list_lost=lambda: [Feature(name, name, {}) for name in lost],
+        deleted_rules={},
+    )
     return SimpleNamespace(cluster_id=B, is_alive=is_alive, features=features)
 
 
@@ -71,7 +84,7 @@ def states(
     copies: Any = SimpleNamespace(all_caches=list)
     deletions = RuleDeletions(registry=registry, sources=sources, copies=copies, local=LOCAL)
     definition = Definition("uid", deleting=False, revision=1)
-    deletions.definitions = SimpleNamespace(of_rules=definition, read=DefinitionRead("uid", math.inf))
+    deletions.traces.definitions = SimpleNamespace(of_rules=definition, read=DefinitionRead("uid", math.inf))
     deletions.update(peers)
     return RuleStates(registry=registry, selection=selection, deletions=deletions, local=LOCAL, peers=peers)
 
@@ -112,6 +125,31 @@ RULE = rule_manifest("r")
 )
 def test_w3_the_state_of_a_rule_of_this_cluster(rules: list[dict[str, Any]], b: Any, state: RuleState) -> None:
     assert states(*rules, b=b).state(provenance()) is state
+
+
+@pytest.mark.parametrize(
+    ("features", "b", "is_lost"),
+    [
+        (("x",), peer("x"), False),
+        (("x",), peer("x", is_unserved=True), True),
+        ((), peer("x", is_unserved=True), False),
+        (("x",), peer("y", lost=("x",)), True),
+        (("x",), peer("y", is_unserved=True, lost=("y",)), False),
+        (("x",), None, False),
+    ],
+    ids=[
+        "the owner has its feature",
+        "the owner's features are not served",
+        "it asks for no feature",
+        "its feature is lost",
+        "another feature is lost",
+        "the owner is not known",
+    ],
+)
+def test_w4_a_feature_may_be_lost_from_the_moment_when_features_are_not_served(
+    features: tuple[str, ...], b: Any, is_lost: bool
+) -> None:
+    assert states(rule_manifest("r", features=features), b=b).has_lost_feature("r", B) is is_lost
 
 
 def test_w3_without_provenance_nothing_is_known_of_the_rule() -> None:

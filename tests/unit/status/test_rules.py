@@ -49,6 +49,9 @@ class FakeLimiter:
     def list_owners(self, rule: str) -> frozenset[ClusterUID]:
         return frozenset()
 
+    def note_halts(self, rule: str) -> None:
+        pass
+
     def nothing_waits(self, origin: tuple[str, ClusterUID]) -> None:
         self.settled.append(origin)
 
