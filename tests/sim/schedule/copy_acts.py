@@ -266,6 +266,25 @@ def restores_copy(stage: Stage, member: Member, which: int, after_s: float) -> b
     return True
 
 
+@deed(lambda chance, who, names: (*one(chance, who, names), chance.choice((5.0, 30.0, 100.0))), weight=4)
+def puts_an_earlier_copy_back(stage: Stage, member: Member, which: int, after_s: float) -> bool:
+    """Read a copy, or that of a rule, and write it again later as it was, marks included, as a backup tool does."""
+    rules = stage.copied_rules(member) if which % 2 else ()
+    found = rules[which % len(rules)] if rules else stage.choose_copy(member, which)
+    if found is None or is_of_later_version(found):
+        return False
+    kind, key = found["kind"], key_of(found)
+
+    def put_back() -> None:
+        held = stage.copy_at(member, (kind, *key))
+        if held is not None and not is_of_later_version(held) and "deletionTimestamp" not in held["metadata"]:
+            with contextlib.suppress(Refusal):
+                member.replace(read_anew(found))
+
+    stage.until(after_s, put_back)
+    return True
+
+
 _STRANGER = "00000000-0000-4000-8000-000000000000"
 
 
