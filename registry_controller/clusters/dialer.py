@@ -93,10 +93,9 @@ class Dialer:
         try:
             return await self._dial_own()
         except RegistryError as error:
-            reader = await self._dial_over_others(self._credentials, error)
+            reader = await self.dial_over_others(error)
             if reader is None:
                 raise
-            self._set_problem(str(error))
             return reader
 
     async def _dial_own(self) -> Reader:
@@ -106,9 +105,10 @@ class Dialer:
         self._set_problem("")
         return reader
 
-    async def _dial_over_others(self, own: Credentials, error: RegistryError) -> Reader | None:
+    async def dial_over_others(self, error: RegistryError) -> Reader | None:
+        """Connect over another way, after `error` with the credentials used last; None when no other way works."""
         refused = isinstance(error, Unauthorized | Forbidden)
-        for credentials in ways_after(own, self._others, is_refused=refused):
+        for credentials in ways_after(self._credentials, self._others, is_refused=refused):
             if self._is_changed.is_set():
                 return None
             try:
@@ -116,6 +116,7 @@ class Dialer:
             except RegistryError:
                 continue
             self._is_over_other = True
+            self._set_problem(str(error))
             log.warning("peer read over another way", peer=self.name, error=str(error))
             return reader
         return None

@@ -226,11 +226,25 @@ class Peer:
                     log.warning("peer unreachable", peer=self.name, error=str(error))
                     _settle(lost, str(error))
                     return
+                if is_refused and await self._replace(error, lost):
+                    return
                 if is_refused:
                     self.failure = str(error)
                     self._status_changed()
             else:
                 self._note_signal(is_back=self.health.answered(_now()))
+
+    async def _replace(self, error: RegistryError, lost: asyncio.Future[str]) -> bool:
+        """Replace the connection, whose credentials were refused, by one over another way; return whether one works."""
+        found = await self._dialer.dial_over_others(error)
+        if found is None:
+            return False
+        if lost.done():
+            await found.close()
+        else:
+            self._next = found
+            _settle(lost, "")
+        return True
 
     async def _renew(self, lost: asyncio.Future[str]) -> None:
         """Replace the connection once changed credentials work."""

@@ -185,3 +185,31 @@ def test_working_credentials_under_another_name_are_used_and_reported() -> None:
         assert here.get("Cluster", "b")["status"]["state"] == "Failed"
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.clause("P7")
+def test_a_peer_whose_credentials_are_refused_has_not_failed_while_another_way_works() -> None:
+    """They are refused while the peer is connected; older watches stay open."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share(group)
+        here, there = group["a"], group["b"]
+        data = there.get("Secret", "b", namespace=NAMESPACE)["data"]
+        held = there.get("Secret", f"{READER}-token", namespace=NAMESPACE)["data"]["token"]
+        there.server.tokens.add("fresh")
+        here.create(_secret("b-fresh", _broken(data, base64.b64decode(held).decode(), "fresh")))
+        auth = {"secretRef": {"name": "b-fresh", "namespace": NAMESPACE}}
+        here.create(
+            {"kind": "Cluster", "metadata": {"name": "b-fresh"}, "spec": {"clusterID": there.id, "authInfo": auth}}
+        )
+        info = {"name": "b", "namespace": NAMESPACE, "annotations": {meta.SYNC_DISABLED: "true"}}
+        here.apply({"kind": "Secret", "metadata": info})  # so that the earlier credentials stay here
+        await asyncio.sleep(30.0)
+        there.delete("Secret", f"{READER}-token", namespace=NAMESPACE)
+        for _ in range(120):
+            await asyncio.sleep(0.5)
+            assert here.get("Cluster", "b")["status"]["state"] == "Ready"
+        assert _is_read(here, "b")
+        assert "401" in _other_way(here, "b")
+
+    simulate(scenario, n=2)

@@ -16,8 +16,8 @@ from tests.sim.schedule.member_acts import has_one_name, rotates
 from tests.sim.schedule.stage import Stage, deed
 
 _CHECKED_S = 1.5
-_FOUND_S = 15.0
-"""So long it may take to notice that credentials are refused, and to find others: two probes, then questions."""
+_FOUND_S = 25.0
+"""So long it may take to notice that credentials are refused, and to find others: silence, a probe, then questions."""
 
 
 @deed(lambda chance, who, names: (chance.choice((0.0, 1.0, 20.0)), chance.random() < 0.5), weight=2)

@@ -40,6 +40,7 @@ class Dialer:
         self.cluster_id, self.name, self.address = B, "b", ("https://b.test", "")
         self.dialled: Reader | RegistryError = Reader("first")
         self.relayed: Reader | None = None
+        self.other: Reader | None = None
         self.changed: asyncio.Future[Reader] = asyncio.get_running_loop().create_future()
         self.answer: RegistryError | None = None
         self.calls: list[str] = []
@@ -49,6 +50,9 @@ class Dialer:
         if isinstance(self.dialled, RegistryError):
             raise self.dialled
         return self.dialled
+
+    async def dial_over_others(self, error: RegistryError) -> Any:
+        return self.other
 
     async def dial_with_relayed(self, error: RegistryError) -> Any:
         self.calls.append(f"relayed after {error}")
@@ -261,6 +265,24 @@ def test_p5_refused_credentials_cause_a_probe_at_once_and_a_refused_probe_is_a_f
         stage.dialer.answer = None
         await asyncio.sleep(5)
         assert (stage.peer.failure, stage.peer.is_connected) == ("", True)
+
+    play(scenario)
+
+
+@pytest.mark.clause("P7")
+def test_another_way_replaces_a_connection_whose_credentials_are_refused_before_that_is_a_failure() -> None:
+    async def scenario(stage: Stage) -> None:
+        await asyncio.sleep(1)
+        first = stage.peer.reader
+        before = stage.observer.status
+        stage.dialer.answer, stage.dialer.other = Unauthorized("401", status=401), Reader("other")
+        stage.dialer.dialled = Unauthorized("401", status=401)
+        stage.watches.refused()
+        await asyncio.sleep(1)
+        assert (stage.watches.server, stage.peer.failure) == ("other", "")
+        assert isinstance(first, Reader)
+        assert (first.closed, stage.dialer.other.closed) == (1, 0)
+        assert stage.observer.status > before
 
     play(scenario)
 
