@@ -2,7 +2,8 @@
 
 A ClusterFeature, a label or our own Cluster that is deleted and made again within the window was not deleted.
 
-Law: while our own Cluster is missing, or the features of a peer are not listed, no selector proves anything.
+Laws: while our own Cluster is missing, or the features of a peer are not listed, no selector proves anything · a
+feature that a peer lacks is missing since a rule first asks for it: a connection that hangs shows no new one.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 
-from registry_controller.api.feature import Feature, FeatureMatch
+from registry_controller.api.feature import FeatureMatch
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.syncrule import SyncRule, Targets
 from registry_controller.cache.registry import Registry
@@ -22,7 +23,7 @@ from registry_controller.watch.fairness import LoopYielder
 
 
 class _Facts(NamedTuple):
-    """The facts that selectors are evaluated on, and since when they are the same, in seconds."""
+    """The identity of our own Cluster, and since when it is the same, in seconds."""
 
     value: object
     since_s: float
@@ -44,7 +45,7 @@ class RuleSelection:
         self._local = local
         self._window_s = window_s
         self._now_s = now_s
-        self._facts: dict[ClusterUID, _Facts] = {}
+        self._own = _Facts(None, now_s())
         self._answers: Mapping[ClusterUID, Mapping[Hashable, Stabilized]] = {}
 
     def selects_us(self, rule: SyncRule) -> bool | None:
@@ -77,7 +78,7 @@ class RuleSelection:
 
     async def update(self, peers: Mapping[ClusterUID, Peer]) -> None:
         """Observe all rules towards these peers, and record the answers. Yields the loop now and then."""
-        self._record_facts(peers)
+        self._record_own()
         rules = [stored.rule for stored in self._registry.acting.values() if stored.rule is not None]
         targets = {rule.targets for rule in rules if rule.targets is not None}
         answers: dict[ClusterUID, Mapping[Hashable, Stabilized]] = {
@@ -101,29 +102,19 @@ class RuleSelection:
 
     def _stabilize(self, cluster: ClusterUID, selector: Hashable, observed: bool | None) -> Stabilized:
         now_s = self._now_s()
-        facts = self._facts.get(cluster)
         return stabilize(
             observed,
             self._answers.get(cluster, {}).get(selector),
             now_s=now_s,
             window_s=self._window_s,
-            unchanged_since_s=facts.since_s if facts is not None else now_s,
+            unchanged_since_s=self._own.since_s if cluster == self._local else now_s,
         )
 
-    def _record_facts(self, peers: Mapping[ClusterUID, Peer]) -> None:
-        """Record since when our own Cluster, and the features of each peer, are the same."""
-        now_s = self._now_s()
-        values: dict[ClusterUID, object] = {self._local: self._registry.own_identity(self._local)}
-        values |= {member: _current_features(peer) for member, peer in peers.items()}
-        before = self._facts
-        self._facts = {
-            cluster: before[cluster] if cluster in before and before[cluster].value == value else _Facts(value, now_s)
-            for cluster, value in values.items()
-        }
-
-
-def _current_features(peer: Peer) -> tuple[Feature, ...] | None:
-    return peer.features.held if peer.features.is_current else None
+    def _record_own(self) -> None:
+        """Record since when our own Cluster is the same."""
+        value = self._registry.own_identity(self._local)
+        if value != self._own.value:
+            self._own = _Facts(value, self._now_s())
 
 
 def _observe_peer(features: tuple[FeatureMatch, ...], peer: Peer) -> bool | None:

@@ -515,7 +515,18 @@ class Observer:
                 self._tally.clause("W3")
                 if oracle.fate(entry.cluster, before) is not Fate.STAYS:
                     return True
-        return False
+        return owner not in self.history.members and self._went_with_its_rule(entry, marks.provenance)
+
+    def _went_with_its_rule(self, entry: Entry, provenance: dict[str, Any]) -> bool:
+        """Say whether the rule that made a copy is not here any more, and lets its copies go with it.
+
+        Nothing is claimed for a cluster that was built anew; it counts as alive until it was asked in vain.
+        """
+        found = (
+            self.history.world().all(entry.cluster, "ResourceSyncRule").get(ObjectKey("", provenance.get("rule", "")))
+        )
+        is_here = found is not None and found["metadata"]["uid"] == provenance.get("ruleUID")
+        return provenance.get("policy") == "Delete" and not is_here
 
     def _check_lost_rules(self, entry: Entry, where: str) -> None:
         """W3: a rule that nobody deleted is in no record of deleted rules, and its copies stay."""
@@ -538,7 +549,7 @@ class Observer:
         """List what is missing and was there less than the stabilization window ago, if the copy was wanted with it."""
         place, marks = Place(before["kind"], key_of(before)), marks_of(before)
         source, owner = marks.provenance.get("source") or {}, self._name(marks.owner)
-        if not source or not owner or self._is_order(entry, marks.owner):
+        if not source or owner not in self.history.members or self._is_order(entry, marks.owner):
             return
         if self._has_matched(entry, before, owner):
             self._tally.clause("W3")

@@ -295,8 +295,8 @@ class Oracle:
         if rule.is_idle:
             return Fate.STAYS
         is_maker = self._is_maker(rule, marks)
-        if source is not None and (waits := self._waits_for_own_rule(rule, marks)) is not None:
-            return waits
+        if (waits := self._waits_for_own_rule(rule, marks)) is not None:
+            return waits if source is not None else Fate.OPEN  # nobody may hear of its source meanwhile
         goes = rule.deletes if is_maker and rule.kind == kind else marks.provenance["policy"] == "Delete"
         if self.world.came_back(cluster, "ResourceSyncRule", ObjectKey("", name)) and not deletes:
             return Fate.OPEN  # while there was none it was an orphan, of which nobody may have thought since
@@ -314,6 +314,10 @@ class Oracle:
             return Fate.STAYS
         if not self._is_recorded(home, uid):
             return Fate.OPEN  # nothing may show that it was deleted
+        last = self.world.formerly(home, "ResourceSyncRule", ObjectKey("", marks.provenance["rule"]))
+        policy = next((found["spec"].get("deletionPolicy") for found in last if found["metadata"]["uid"] == uid), None)
+        if policy != marks.provenance["policy"] and not deletes:
+            return Fate.OPEN  # who has seen the last policy keeps to it
         return Fate.GOES if deletes or marks.provenance["policy"] == "Delete" else Fate.STAYS
 
     def _fate_by_move(

@@ -131,7 +131,8 @@ async def test_w3_features_that_are_listed_again_prove_nothing() -> None:
     assert stage.selects() is True  # what is there counts at once
 
 
-async def test_w3_an_edited_rule_is_judged_at_once_where_the_facts_are_known_for_long() -> None:
+async def test_w3_a_feature_for_which_an_edited_rule_asks_is_missing_after_the_window() -> None:
+    """A connection that hangs does not show a new feature."""
     stage = for_feature("x", "y")
     await stage.after(0)
     await stage.after(WINDOW_S)
@@ -139,9 +140,23 @@ async def test_w3_an_edited_rule_is_judged_at_once_where_the_facts_are_known_for
     stage.held.apply(
         "resourcesyncrules", "MODIFIED", {**edited, "metadata": {**edited["metadata"], "resourceVersion": "9"}}
     )
-    assert stage.selects() is False
+    assert stage.selects() is None
     await stage.after(0)
+    assert stage.selects() is None
+    await stage.after(WINDOW_S)
     assert stage.selects() is False
+
+
+async def test_w3_an_edited_rule_is_compared_at_once_with_our_own_cluster_as_it_is_for_long() -> None:
+    stage = for_us(matchLabels={"tier": "gold"})
+    stage.set_own("own", tier="gold")
+    await stage.after(0)
+    await stage.after(WINDOW_S)
+    edited = rule_manifest("r", targetClusters={"matchLabels": {"tier": "iron"}})
+    stage.held.apply(
+        "resourcesyncrules", "MODIFIED", {**edited, "metadata": {**edited["metadata"], "resourceVersion": "9"}}
+    )
+    assert stage.selects_us() is False
 
 
 async def test_w3_our_own_cluster_that_is_made_again_was_not_deleted() -> None:
