@@ -361,12 +361,12 @@ class Observer:
         return said
 
     def _other_names(self, entry: Entry, owner: str) -> Iterator[str]:
-        """List the names of an owner's other Clusters here, where the daemon started without the usual one.
+        """List the names of an owner's other Clusters here, where the usual one was missing since the daemon started.
 
         Of more Clusters of one ID than are taken, the usual one may not be here.
         """
         began_s, usual = self.history.members[entry.cluster].started_s, ObjectKey("", self.history.called(owner))
-        if [*self.history.states_since(entry.cluster, "Cluster", usual, at=began_s)][-1] is not None:
+        if all(self.history.states_since(entry.cluster, "Cluster", usual, at=began_s)):
             return
         for key in list(self.history.keys(entry.cluster, "Cluster")):
             found = self.history.states_since(entry.cluster, "Cluster", key, at=began_s)
