@@ -92,8 +92,7 @@ class RuleTraceReader:
 
     def spec_at_owner(self, provenance: Provenance) -> str:
         """Return the digest of the spec that the owner of a rule's copy showed last of the rule; empty if unknown."""
-        cache = self._rules_of(provenance.owner)
-        events = cache.rule_events if cache is not None else None
+        events = self._events_of(provenance.owner)
         uid, spec = events.specs.get(provenance.key.name, ("", "")) if events is not None else ("", "")
         return spec if uid == provenance.uid else ""
 
@@ -150,6 +149,7 @@ class RuleTraceReader:
         return found if read.uid == found.uid and read.began_s >= since_s else None
 
     def _find_local(self, rule: RuleID) -> StoredAs:
+        """Return which rule acts here under a rule's name."""
         stored = self._registry.acting.get(rule.name)
         if stored is None:
             return StoredAs.NONE
@@ -162,13 +162,9 @@ class RuleTraceReader:
             return StoredAs.NONE
         if not is_at_home(record.marks, peer=rule.owner, membership=False):
             return StoredAs.ANOTHER
-        is_copied = not record.marks.sync_disabled or self._has_copy(rule)
+        # A copy that acts here stays in sync under any annotation.
+        is_copied = not record.marks.sync_disabled or self._find_local(rule) is StoredAs.ITSELF
         return StoredAs.ITSELF if is_copied else StoredAs.NOT_COPIED
-
-    def _has_copy(self, rule: RuleID) -> bool:
-        """Return whether a rule of this owner and name acts here: its copy stays in sync under any annotation."""
-        stored = self._registry.acting.get(rule.name)
-        return stored is not None and not stored.is_foreign(rule.owner, local=self._local)
 
     def _is_listed(self, owner: ClusterUID) -> bool:
         """Return whether an owner answers, and its list of rules is complete."""

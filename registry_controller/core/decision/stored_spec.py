@@ -79,9 +79,7 @@ def is_earlier(rule: Provenance, *, than: int, at_owner: str) -> bool:
 
 
 def goes_on(acting: Manifest, acting_marks: Marks, *, marks: Marks) -> bool:
-    """Return whether the rule that acts goes on: its copy here is altered now, and its owner's rule is the same.
-
-    Or the copy names an earlier state of the rule.
+    """Return whether the rule that acts goes on, while its copy here is altered, or names an earlier state.
 
     `marks` are the marks of the altered copy.
     """
