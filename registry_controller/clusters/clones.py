@@ -183,13 +183,16 @@ class CloneDetector:
         except RegistryError:
             return None
 
-    async def _own_names(self, cluster_id: ClusterUID, credentials: Credentials) -> frozenset[str]:
-        """List the names by which the API server calls itself; none when it has another ID."""
+    async def _own_names(self, cluster_id: ClusterUID, credentials: Credentials) -> frozenset[str] | None:
+        """List the names by which the API server calls itself; none when it has another ID.
+
+        A server that has the ID and no Cluster of itself may lack it for a moment only, which is no answer: None.
+        """
         reader = self._connect_peer(credentials)
         try:
             if await read_cluster_id(reader) != cluster_id:
                 return frozenset()
-            return await _local_names(reader, cluster_id)
+            return await _local_names(reader, cluster_id) or None
         finally:
             await reader.close()
 

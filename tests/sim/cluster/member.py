@@ -156,7 +156,7 @@ class Replica:
         """Start the daemon."""
         assert self._task is None
         self._task = self._ways.scope.create_task(self._run(), name=f"{DAEMON}{self._member.name}")
-        self._show_pod(ready=False)
+        self.show_pod(ready=False)
         self._later(_READY_S, lambda: self.runs, ready=True)
 
     def cancel(self) -> asyncio.Task[None] | None:
@@ -183,18 +183,7 @@ class Replica:
         if self._ear is not None and self.daemon is not None:
             self._ear.list_again()
 
-    def _end(self) -> asyncio.Task[None] | None:
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-        return task
-
-    def _later(self, delay_s: float, still: Callable[[], bool], *, ready: bool) -> None:
-        if self.pod:
-            loop = asyncio.get_running_loop()
-            loop.call_later(delay_s, lambda: self._show_pod(ready=ready) if still() else None)
-
-    def _show_pod(self, *, ready: bool) -> None:
+    def show_pod(self, *, ready: bool) -> None:
         """Write the Pod as the kubelet does."""
         if not self.pod:
             return
@@ -208,6 +197,17 @@ class Replica:
             self._member.replace(
                 {"kind": "Pod", "metadata": info, "status": {"conditions": [state]}}, subresource="status"
             )
+
+    def _end(self) -> asyncio.Task[None] | None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+        return task
+
+    def _later(self, delay_s: float, still: Callable[[], bool], *, ready: bool) -> None:
+        if self.pod:
+            loop = asyncio.get_running_loop()
+            loop.call_later(delay_s, lambda: self.show_pod(ready=ready) if still() else None)
 
     def _read_settings(self) -> settings.Settings:
         pods = {"POD_NAME": self.pod, "POD_SELECTOR": f"app={_APP}"} if self.pod else {}
@@ -276,6 +276,7 @@ class Member:
         """Set up the cluster, empty but for what a chart installs; again makes another cluster of it."""
         self.server = ApiServer(self.name, chance=chance, uid=uid, begins=begins)
         self._store = self.server.store
+        self._store.restored.append(lambda: asyncio.get_running_loop().call_later(_READY_S, self._show_pods))
         Controllers(self.server)
         if begins is not None:
             return
@@ -366,6 +367,15 @@ class Member:
         for found in (self.first, self._second):
             if found is not None:
                 found.list_own_kinds_again()
+
+    def _show_pods(self) -> None:
+        """Write the Pods after a restore, once the kubelet and the controllers have made the store as it is here."""
+        running = [found for found in (self.first, self._second) if found is not None and found.runs]
+        for name in _PODS if self.has_pods else ():
+            if all(found.pod != name for found in running) and self.find("Pod", name, namespace=NAMESPACE) is not None:
+                self.delete("Pod", name, namespace=NAMESPACE)
+        for found in running:
+            found.show_pod(ready=True)
 
     # The cluster, as its admin sees it.
 

@@ -104,7 +104,7 @@ class Wire:
         self._changed = asyncio.Event()
 
     def cut(self) -> None:
-        """Reset what is open."""
+        """Reset what is open, with the requests that are on their way, and the answers."""
         self.reset_count += 1
         for watch in self._watches:
             watch.wake()
@@ -220,7 +220,10 @@ class SimTransport:
             async with self._deadline(timeout_s):
                 answer = await self._ask(method, path, lambda server: self._call(server, method, path, body))
                 assert isinstance(answer, Answer)
+                resets = self._wire.reset_count
                 await self._wire.travel()
+                if resets != self._wire.reset_count:
+                    raise ConnectionResetError("reset")
                 if self._wire.lost and method != "GET":
                     self._wire.lost -= 1
                     raise aiohttp.ServerDisconnectedError
@@ -276,6 +279,7 @@ class SimTransport:
             raise AssertionError(f"{method} is never sent to {self.server}")
         if self._closed or self._life.is_over:
             raise Unreachable(f"{self.server}: the connection was closed here")
+        resets = self._wire.reset_count
         try:
             await self._wire.travel()
         except asyncio.CancelledError:
@@ -283,6 +287,8 @@ class SimTransport:
             if may_arrive and method != "GET" and self._wire.chance(0.5):
                 ask(self._wire.server)
             raise
+        if resets != self._wire.reset_count:
+            raise ConnectionResetError("reset")
         if not self._is_trusted():
             raise Unreachable(f"{self.server}: certificate verify failed")
         found: Answer | Watch

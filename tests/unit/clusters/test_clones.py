@@ -51,7 +51,7 @@ class Server:
         return told | {"spec": {"clusterID": ID}, "status": {"type": "Local"}}
 
 
-async def names_of(server: Any) -> set[str]:
+async def names_of(server: Any) -> frozenset[str] | None:
     asking = CloneDetector(connect_peer=lambda _: server, changed=lambda: None)
     credentials: Any = None
     return await asking._own_names(ID, credentials)
@@ -59,6 +59,10 @@ async def names_of(server: Any) -> set[str]:
 
 async def test_p1_the_names_by_which_a_server_calls_itself_are_listed() -> None:
     assert await names_of(Server(2, 2)) == {"c1-0", "c1-1", "c2-0", "c2-1"}
+
+
+async def test_p1_a_server_without_a_cluster_of_itself_has_said_nothing() -> None:
+    assert await names_of(Server(1, 0)) is None
 
 
 async def test_a_server_that_never_comes_to_an_end_is_left() -> None:
