@@ -243,7 +243,7 @@ class RuleDeletions:
         for rule in sorted(self._shown_by_copies):
             yield DeletedRule(rule.name, rule.uid, today)
         for deletion in self._registry.deletions:
-            if is_to_record(self._read(RuleID(self._local, deletion.name, deletion.uid))):
+            if is_to_record(self.traces.read_event(deletion)):
                 yield DeletedRule(deletion.name, deletion.uid, today, deletion.policy)
 
 

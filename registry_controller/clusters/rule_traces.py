@@ -90,6 +90,16 @@ class RuleTraceReader:
             was_in_definition=lasts and was_in_it,
         )
 
+    def read_event(self, deletion: RuleDeletion) -> RuleTraces:
+        """Return the facts about a rule of this cluster that the event of its deletion shows, and nothing else."""
+        definition = self._find_definition(since_s=deletion.at_s)
+        if definition is None:
+            return RuleTraces(uid=deletion.uid, is_local=True, is_heard=False)
+        seen = SeenDeletion(deletion.uid, deletion.revision, self._now_s() - deletion.at_s)
+        return RuleTraces(
+            uid=deletion.uid, is_local=True, is_heard=False, seen=(seen,), defined_since=definition.revision
+        )
+
     def spec_at_owner(self, provenance: Provenance) -> str:
         """Return the digest of the spec that the owner of a rule's copy showed last of the rule; empty if unknown."""
         events = self._events_of(provenance.owner)

@@ -114,6 +114,12 @@ def test_removed_labels_and_annotations_are_left_and_our_marks_are_not() -> None
     assert left(replace("/metadata/labels/l?", "x"), labels={"remove": ["l"]}) == ()
 
 
+def test_a_label_that_is_added_and_removed_is_removed_whatever_comes_first() -> None:
+    copy = build(labels={"add": {"l": "x"}, "remove": ["l"]})
+    assert copy.left == (("metadata", "labels", "l"),)
+    assert "l" not in copy.manifest["metadata"]["labels"]
+
+
 @pytest.mark.parametrize(
     "path", ["/metadata/generateName?", "/metadata/annotations/cluster-registry.k8s.cisco.com~1x?"]
 )
@@ -123,7 +129,7 @@ def test_other_metadata_is_left_only_as_labels_and_annotations(path: str) -> Non
     )
 
 
-@pytest.mark.parametrize("path", ["/metadata/name", "/metadata", "/apiVersion"])
+@pytest.mark.parametrize("path", ["/metadata/name", "/metadata/namespace", "/metadata", "/apiVersion"])
 def test_the_name_and_the_kind_are_never_left(path: str) -> None:
     with pytest.raises(InvalidObject):
         left(remove(path))
