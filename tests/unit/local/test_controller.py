@@ -85,6 +85,7 @@ def make(
     *,
     tombstones: Tombstones | None = None,
     deleted: DeletedRules | None = None,
+    writes_version: bool = True,
     **options: Any,
 ) -> LocalController:
     settings = LocalSettings(**options)
@@ -95,6 +96,7 @@ def make(
         cluster_id=OUR_ID,
         tombstones=stones,
         deleted_rules=deleted or DeletedRules(),
+        writes_version=lambda: writes_version,
         log=get_logger("test"),
     )
 
@@ -673,6 +675,19 @@ async def test_what_a_later_version_said_of_its_daemon_stays(
     assert await make(server).reconcile() == ""
     written = json.loads(server.find(meta.CLUSTERS, "one")["metadata"]["annotations"][meta.DAEMON])
     assert written == ({**found, "version": __version__, "formats": dict(FORMATS)} if kept else found)
+
+
+@pytest.mark.clause("A11")
+@pytest.mark.parametrize("writes", [True, False])
+async def test_only_the_replica_that_is_to_writes_the_version(server: FakeServer, writes: bool) -> None:
+    await make(server).reconcile()
+    own = server.find(meta.CLUSTERS, "one")
+    of_other = write_daemon_version("0.0.1")
+    own["metadata"]["annotations"] = {meta.DAEMON: of_other}
+    server.put(meta.CLUSTERS, own)
+    assert await make(server, writes_version=writes).reconcile() == ""
+    written = server.find(meta.CLUSTERS, "one")["metadata"]["annotations"][meta.DAEMON]
+    assert written == (write_daemon_version(__version__) if writes else of_other)
 
 
 @pytest.mark.parametrize(
