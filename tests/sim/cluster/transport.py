@@ -160,11 +160,14 @@ class Wire:
     async def travel(self) -> None:
         """Take the time that the way takes; OSError where it ends."""
         self.travel_count += 1
+        resets = self.reset_count
         await asyncio.sleep(self.delay())
         while self.fault is Fault.HUNG:
             await self._changed.wait()
         if self.fault is Fault.REFUSED:
             raise ConnectionRefusedError("refused")
+        if resets != self.reset_count:
+            raise ConnectionResetError("reset")
 
     def chance(self, share: float) -> bool:
         """Say yes so often."""
@@ -220,10 +223,7 @@ class SimTransport:
             async with self._deadline(timeout_s):
                 answer = await self._ask(method, path, lambda server: self._call(server, method, path, body))
                 assert isinstance(answer, Answer)
-                resets = self._wire.reset_count
                 await self._wire.travel()
-                if resets != self._wire.reset_count:
-                    raise ConnectionResetError("reset")
                 if self._wire.lost and method != "GET":
                     self._wire.lost -= 1
                     raise aiohttp.ServerDisconnectedError
@@ -279,7 +279,6 @@ class SimTransport:
             raise AssertionError(f"{method} is never sent to {self.server}")
         if self._closed or self._life.is_over:
             raise Unreachable(f"{self.server}: the connection was closed here")
-        resets = self._wire.reset_count
         try:
             await self._wire.travel()
         except asyncio.CancelledError:
@@ -287,8 +286,6 @@ class SimTransport:
             if may_arrive and method != "GET" and self._wire.chance(0.5):
                 ask(self._wire.server)
             raise
-        if resets != self._wire.reset_count:
-            raise ConnectionResetError("reset")
         if not self._is_trusted():
             raise Unreachable(f"{self.server}: certificate verify failed")
         found: Answer | Watch
