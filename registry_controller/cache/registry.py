@@ -35,6 +35,7 @@ from registry_controller.cache.settled_clusters import SettledClusters
 from registry_controller.cache.stored_objects import OwnIdentity, StoredCluster, StoredRule
 from registry_controller.core.decision.marks import Marks, read_marks
 from registry_controller.core.decision.stored_spec import NOT_AS_WRITTEN, goes_on
+from registry_controller.core.decision.withdrawal import DeletionFacts, Withdrawal, evaluate_withdrawal
 from registry_controller.core.rules.active import ActiveRule
 from registry_controller.core.rules.policy import BarredRule, RulePolicy
 from registry_controller.core.rules.validation import RuleVerdict, read_and_validate
@@ -377,13 +378,16 @@ class Registry:
 
         `definition` is as its watch shows it. Where the read shows another one, the watch is behind, and is waited for.
         """
+        watched_uid, since = (definition.uid, definition.revision) if definition is not None else ("", 0)
         for name, found in list(self._unproven.items()):
-            is_behind = definition is None or definition.uid != read.uid
-            if read.began_s < found.at_s or (read.uid and is_behind):
+            is_read_later = read.began_s >= found.at_s
+            facts = DeletionFacts(found.revision, is_read_later, read.uid, watched_uid, defined_since=since)
+            withdrawal = evaluate_withdrawal(facts)
+            if withdrawal is Withdrawal.UNKNOWN:
                 continue
             del self._unproven[name]
             stone = read_original_tombstone(found.manifest, at=self._local)
-            if read.uid and definition is not None and found.revision > definition.revision and stone is not None:
+            if withdrawal is Withdrawal.BY_CLIENT and stone is not None:
                 self.deleted_tombstones[name] = stone
                 if len(self.deleted_tombstones) > _MOST_GONE:
                     self._forget_withdrawal(next(iter(self.deleted_tombstones)))

@@ -1,19 +1,23 @@
-"""Decides which Clusters and registry Secrets of other members a relay may bring here (O4, O7).
+"""Reads the facts about Clusters and registry Secrets of other members that a relay may bring here (O4, O7).
 
-Laws: once a member has been Ready here, its address, CA and credentials change only by its own objects · no Cluster may
-name the Secret of another member, which would then belong to neither · the number of Clusters is limited.
+`core.decision.relay` decides; the number of Clusters is limited by `quota`.
 """
 
 from __future__ import annotations
 
 from registry_controller.api import meta
-from registry_controller.api.cluster import read_cluster
+from registry_controller.api.cluster import Cluster, read_cluster
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import ClusterUID, Manifest
 from registry_controller.cache.credentials import CredentialStore
 from registry_controller.cache.members import Members
 from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Reason
+from registry_controller.core.decision.relay import (
+    names_secret_of_another,
+    refuse_relayed_cluster,
+    refuse_relayed_secret,
+)
 from registry_controller.core.decision.state import Claim, CurrentCopy
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.membership.quota import MemberQuota
@@ -39,7 +43,14 @@ class RelayPolicy:
         """
         is_cluster = claim.kind.group == meta.GROUP
         if over is not None and is_relayed:
-            reason = self._refuse_cluster(claim, manifest) if is_cluster else self._refuse_secret(claim)
+            was_ready = self.is_pinned(claim.owner)
+            if is_cluster:
+                reason = refuse_relayed_cluster(
+                    _read(manifest), over=self._held(claim), owner=claim.owner, was_ready=was_ready
+                )
+            else:
+                is_usable = isinstance(self._credentials.find(claim.key), Credentials)
+                reason = refuse_relayed_secret(is_usable=is_usable, was_ready=was_ready)
             if reason is not None:
                 return reason
         if is_cluster and self._is_disputed(claim, manifest):
@@ -65,31 +76,17 @@ class RelayPolicy:
 
     def _is_disputed(self, claim: Claim, manifest: Manifest) -> bool:
         """Return whether a Cluster would name a Secret that belongs to another member here."""
-        try:
-            offered = read_cluster(manifest)
-        except InvalidObject:
-            return False
+        offered = _read(manifest)
+        named_by = self._members.naming_here(offered.secret) if offered is not None and offered.secret else frozenset()
+        return names_secret_of_another(offered, over=self._held(claim), named_by=named_by)
+
+    def _held(self, claim: Claim) -> Cluster | None:
         stored = self._registry.clusters.get(claim.key.name)
-        if offered.secret is None or (stored and stored.cluster and stored.cluster.secret == offered.secret):
-            return False
-        return not self._members.naming_here(offered.secret) <= {offered.cluster_id}
+        return stored.cluster if stored is not None else None
 
-    def _refuse_cluster(self, claim: Claim, manifest: Manifest) -> Reason | None:
-        """Refuse other endpoints, which replace the server in its Secret, and another Secret, of a pinned member."""
-        if not self.is_pinned(claim.owner):
-            return None
-        found = self._registry.clusters.get(claim.key.name)
-        held = found.cluster if found is not None else None
-        try:
-            offered = read_cluster(manifest)
-        except InvalidObject:
-            return Reason.ADDRESS_CHANGED
-        if held is None or held.cluster_id != claim.owner:
-            return None
-        is_same = (held.endpoints, held.secret) == (offered.endpoints, offered.secret)
-        return None if is_same else Reason.ADDRESS_CHANGED
 
-    def _refuse_secret(self, claim: Claim) -> Reason | None:
-        """Refuse relayed credentials of a pinned member; `RelayedCredentials` tries them without storing them."""
-        is_usable = isinstance(self._credentials.find(claim.key), Credentials)
-        return Reason.NOT_PROVEN if is_usable and self.is_pinned(claim.owner) else None
+def _read(manifest: Manifest) -> Cluster | None:
+    try:
+        return read_cluster(manifest)
+    except InvalidObject:
+        return None

@@ -20,5 +20,7 @@ absence          which members have left, because they lack their own Cluster fo
 own_tombstone    whether a lost tombstone of this cluster is created again
 lost_cluster     how this cluster's own Cluster is created again
 met_memberships  which memberships were here
+relay            which Clusters and registry Secrets of other members a relay may bring
+withdrawal       whether a client deleted a tombstone, or it went with its definition
 ways             in which order the ways to a peer are tried
 """
