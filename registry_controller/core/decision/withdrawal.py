@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Withdrawal(enum.Enum):
-    """What the deletion of a tombstone was."""
+    """The cause of the deletion of a tombstone."""
 
     UNKNOWN = "not known yet"
     BY_CLIENT = "a client deleted it"
@@ -34,7 +34,7 @@ class DeletionFacts(NamedTuple):
 
 
 def evaluate_withdrawal(facts: DeletionFacts) -> Withdrawal:
-    """Return what the deletion of a tombstone was."""
+    """Return the cause of the deletion of a tombstone."""
     is_behind = bool(facts.read_uid) and facts.watched_uid != facts.read_uid
     if not facts.read_later or is_behind:
         return Withdrawal.UNKNOWN
