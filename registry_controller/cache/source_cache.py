@@ -226,6 +226,8 @@ class SourceCache:
         if self._watches.lists:
             self._watches.note_named(stream, obj.key)
         if self._expected.revisions and not self._expected.reached(stream, obj.key, obj.revision):
+            if stream.outdated is not None:
+                stream.outdated[obj.key] = obj  # the end of the list shows whether it is of another history
             return
         old = self.records.get(obj.key)
         if old is not None and obj.revision < old.revision and self._objects.is_behind(stream, obj.key, old):
@@ -297,7 +299,10 @@ class SourceCache:
         """Note that a stream's list is complete."""
         if self._closed:
             return
-        dropped = self._objects.lose_missed(stream)
+        missed, outdated = self._expected.missed(stream), stream.outdated or {}
+        dropped = self._objects.lose_missed(stream, [key for key in missed if key not in outdated])
+        for key in [key for key in missed if key in outdated]:
+            self.on_object(stream, outdated[key])
         if self._tap is not None and stream.selection == EVERYTHING:
             self._tap.complete()
         stream.listed = stream.generation

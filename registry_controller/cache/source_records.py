@@ -236,10 +236,10 @@ class SourceRecords:
         if went_back := self._went_back.pop(key, 0) & ~bits:
             self._went_back[key] = went_back
 
-    def lose_missed(self, stream: SelectionStream) -> dict[Target, None]:
+    def lose_missed(self, stream: SelectionStream, missed: Iterable[ObjectKey]) -> dict[Target, None]:
         """Drop the objects that a stream was expected to name, and that its list lacks; return the targets."""
         dropped: dict[Target, None] = {}
-        for key in self._expected.missed(stream):
+        for key in missed:
             record = self.by_key.get(key)
             if record is None:
                 continue

@@ -115,7 +115,7 @@ class World:
     def list(self, selection: Selection, *objects: PartialObject, revision: int = 10) -> None:
         """Let a watch list its selection."""
         stream = self.cache.streams[selection]
-        self.cache.on_stream_listing(stream)
+        stream.on_list()
         for each in objects:
             stream.on_object(each)
         stream.on_synced(revision)
@@ -277,6 +277,18 @@ def test_what_a_list_shows_ahead_of_the_watch_stays_until_the_watch_names_it_or_
     assert world.hits("gone") == ["a"]  # that list is older
     world.list(A, obj("named", 30, labels="a"), revision=32)
     assert (world.hits("named"), world.hits("gone")) == (["a"], [])
+
+
+def test_an_older_state_in_a_list_that_is_late_enough_for_the_known_one_is_the_present_one() -> None:
+    """O3: as after the restore of an etcd with a raised revision."""
+    world = World(rule("a", labelled("a")))
+    world.list(A)
+    world.set_rules(rule("a", labelled("a"), adds="new"))
+    assert world.list_beside(A, obj("one", 30, labels="a"), revision=30)
+    world.list(A, obj("one", 20, labels="a"), revision=29)
+    assert world.cache.records[ObjectKey("ns", "one")].revision == 30  # that list is older
+    world.list(A, obj("one", 20, labels="a"), revision=1000)
+    assert (world.cache.records[ObjectKey("ns", "one")].revision, world.hits("one")) == (20, ["a"])
 
 
 def test_a_list_from_before_what_the_watch_has_shown_does_not_count() -> None:
