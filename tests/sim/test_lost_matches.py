@@ -1,4 +1,4 @@
-"""A source that its rule does not match for a moment, in a group: what decides is what lasts. W3, W4."""
+"""A source, or a feature, that its rule does not match for a moment, in a group: what decides is what lasts. W3, W4."""
 
 from __future__ import annotations
 
@@ -110,6 +110,36 @@ def test_what_does_not_match_for_the_whole_window_goes_then(what: str) -> None:
         assert 29.0 < await gone_after(b) < 40.0
         await group.settle()
         assert (deletions(b), waiting(b)) == (1, 0)
+
+    simulate(scenario, n=2)
+
+
+FEATURE = {"kind": "ClusterFeature", "metadata": {"name": "gold"}, "spec": {"featureName": "gold"}}
+TIERED = {**FEATURE, "metadata": {"name": "gold", "labels": {"tier": "one"}}}
+
+
+@pytest.mark.parametrize("away_s", [0.3, 25.0, 40.0])
+def test_a_label_of_a_feature_that_is_lost_within_the_window_costs_no_copy(away_s: float) -> None:
+    """The feature itself is there all the time; lost for longer, its label is missing, and the copies go."""
+
+    async def scenario(group: SimGroup) -> None:
+        group["a"].create(TIERED)
+        asked = {"clusterFeatureMatch": [{"featureName": "gold", "matchLabels": {"tier": "one"}}]}
+        a, b = await copied(group, LABELLED, *many("yes", 5), **asked)
+        names = [f"m-{number:03}" for number in range(5)]
+        before = {name: uid(b, name) for name in names}
+        a.replace(FEATURE)
+        await asyncio.sleep(away_s)
+        is_short = away_s < 30
+        assert deletions(b) == (0 if is_short else 5)
+        a.create(config_map("m-new", {"n": "1"}, labels=YES))
+        await asyncio.sleep(2.0)
+        assert (find(b, "m-new") is not None) is is_short
+        a.replace(TIERED)
+        await group.settle()
+        assert deletions(b) == (0 if is_short else 5)
+        assert {name: uid(b, name) == before[name] for name in names} == dict.fromkeys(names, is_short)
+        assert find(b, "m-new") is not None
 
     simulate(scenario, n=2)
 
