@@ -184,6 +184,42 @@ def test_the_copies_of_a_kind_that_a_rule_reads_no_more_are_counted() -> None:
     simulate(scenario, n=2)
 
 
+@pytest.mark.clause("W3", "W4")
+@pytest.mark.parametrize("heir", ["of this cluster", "of another cluster"])
+def test_the_copies_that_an_heir_does_not_want_are_counted(heir: str) -> None:
+    """What is halted stays, until a person allows it; to delete the rule alone is an order."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        for number in range(120):
+            owner.create(config_map(f"m{number}", {"a": "1"}, labels=LABELS))
+        here.create(_rule(CONFIG_MAP))
+        await group.settle()
+        assert len(_names(here, "ConfigMap")) == 120
+        narrower = _rule(CONFIG_MAP, entry={"match": [{"objectKey": {"name": "none"}}]})
+        if heir == "of another cluster":
+            del narrower["metadata"]["annotations"]
+            owner.create(narrower)
+            await group.settle()
+        here.delete("ResourceSyncRule", "r")
+        if heir == "of this cluster":
+            await asyncio.sleep(10.0)
+            here.create(narrower)
+        await group.settle()
+        assert len(_names(here, "ConfigMap")) == 120
+        assert here.condition("ResourceSyncRule", "r", "Synced")["reason"] == "DeletionHalted"
+        assert here.get("ResourceSyncRule", "r")["spec"] == narrower["spec"]
+        (entry,) = [one for one in here.get("ResourceSyncRule", "r")["status"]["clusters"] if one.get("deletions")]
+        since = entry["deletions"]["haltedAt"]
+        allowing = {meta.ALLOW_DELETIONS: since}
+        here.apply({"kind": "ResourceSyncRule", "metadata": {"name": "r", "annotations": allowing}})
+        await group.settle()
+        assert not _names(here, "ConfigMap")
+
+    simulate(scenario, n=2)
+
+
 MAPS = {f"m{number}" for number in range(MANY)}
 
 
