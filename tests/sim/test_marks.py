@@ -307,6 +307,14 @@ def _mirror(member: Member) -> None:
     member.server.store.listeners.append(hear)
 
 
+def _renaming(suffix: str) -> dict[str, Any]:
+    """Write a rule whose copies get other names: no object of this cluster is in their places."""
+    override = {"type": "replace", "path": "/metadata/name", "value": f"{{{{ .Object.GetName }}}}{suffix}"}
+    made = rule("renaming", CONFIG_MAP, {**ALL, "mutations": {"overrides": [override]}})
+    made["metadata"]["annotations"] = {SYNC_DISABLED: "true"}
+    return made
+
+
 def test_what_a_controller_makes_from_a_copy_is_neither_deleted_nor_copied() -> None:
     """O1, O11, W7: each cluster's own controller makes it. It goes with the copy, by Kubernetes' own doing."""
 
@@ -314,8 +322,13 @@ def test_what_a_controller_makes_from_a_copy_is_neither_deleted_nor_copied() -> 
         for name in ("a", "c"):
             _mirror(group[name])
         group["c"].create(_rule(deletionPolicy="Delete"))
+        group["d"].create(_renaming("-seen"))
         await _copied(group)
+        group["a"].create(config_map("own-mirror", {"a": "1"}, labels=LABELS))
+        await group.settle()
         assert _find(group["b"], "base-mirror") is None
+        seen = {found["metadata"]["name"] for found in group["d"].list("ConfigMap", namespace="default")}
+        assert seen == {"base-seen", "own-mirror-seen"}
         for name in ("a", "c"):
             found = _find(group[name], "base-mirror")
             assert found is not None
@@ -327,7 +340,7 @@ def test_what_a_controller_makes_from_a_copy_is_neither_deleted_nor_copied() -> 
             assert _find(group[name], "base-mirror") is None
             assert not [write for write in group[name].writes if write.key.name == "base-mirror"]
 
-    simulate(scenario, n=3)
+    simulate(scenario, n=4)
 
 
 @pytest.mark.clause("O11")
