@@ -45,6 +45,10 @@ def not_selected(target: Target) -> Delete:
     return Delete(target.name, 1, Reason.NOT_SELECTED, OWNER)
 
 
+def moved(target: Target) -> Delete:
+    return Delete(target.name, 1, Reason.MOVED, OWNER)
+
+
 def rule_gone(target: Target) -> Delete:
     return Delete(target.name, 1, Reason.RULE_GONE, OWNER)
 
@@ -109,6 +113,30 @@ def test_a_place_that_is_deleted_twice_counts_the_second_time() -> None:
         bench.limit(delete, 6)
         await asyncio.sleep(0.1)
         assert bench.halted_at
+
+    run(scenario)
+
+
+def test_an_old_copy_counts_once_its_new_copy_is_gone_again() -> None:
+    """Also where it was to go, and did not count, while the new copy was here."""
+
+    async def scenario() -> None:
+        bench = Bench(120)
+        everything = [moved(name(number)) for number in range(120)]
+        assert bench.limit(moved, 120) == everything  # they wait for nothing
+        go(bench, name(0))
+        assert counted(bench) == 0
+        bench.has_others = False
+        assert bench.limit(moved, 119, begin=1) == [JUDGED] * 119
+        await asyncio.sleep(0.1)
+        assert count_halted(bench.limit(moved, 119, begin=1)) == 119
+        for number in range(1, 31):
+            go(bench, name(number))
+        assert counted(bench) == 30
+        bench.has_others = True
+        assert bench.limit(moved, 89, begin=31) == everything[31:]
+        go(bench, name(31))
+        assert (counted(bench), bench.halted_at) == (30, "")
 
     run(scenario)
 

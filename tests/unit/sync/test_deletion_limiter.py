@@ -28,15 +28,19 @@ JUDGED = Hold(Reason.DELETION_JUDGED, OWNER)
 
 
 class Bench:
-    """A limiter, its queue, the copies that are here, and the rule, whose status somebody may store."""
+    """A limiter, its queue, the copies that are here, and the rule, whose status somebody may store.
+
+    `has_others` says that of each source another copy is here, too.
+    """
 
     def __init__(self, copies: int, *, percent: int = 50) -> None:
         self.here = {name(number) for number in range(copies)}
+        self.has_others = True
         self.source_kind = GVK("", "v1", "ConfigMap")
         self.changes = Counter[str]()
         self.manifest: dict[str, Any] = {"metadata": {}}
         counts = SimpleNamespace(
-            count=self.__getitem__, by_owner=self, has=self.here.__contains__, has_other=lambda _: True
+            count=self.__getitem__, by_owner=self, has=self.here.__contains__, has_other=lambda _: self.has_others
         )
         counts.source_kind = lambda _: self.source_kind
         counts.find = lambda _: (None, None)
