@@ -39,6 +39,10 @@ def left(member: Member) -> int:
     return sum(item["metadata"]["name"].startswith("m-") for item in member.list("ConfigMap"))
 
 
+def uids(member: Member) -> set[str]:
+    return {item["metadata"]["uid"] for item in member.list("ConfigMap") if item["metadata"]["name"].startswith("m-")}
+
+
 def count_deletions(member: Member) -> int:
     return sum(write.verb == "delete" and write.kind == "ConfigMap" and write.changed for write in member.writes)
 
@@ -387,5 +391,44 @@ def test_a_rename_back_and_forth_is_no_loss() -> None:
                 )
                 await asyncio.sleep(10.0)
                 assert (left(b), halted(b), halted_over_all(b, "a")) == (60, False, "")
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("fixed_by", ["owner", "rule"])
+def test_copies_that_are_made_anew_are_no_loss(fixed_by: str) -> None:
+    """W4, A2: twice within one window all of them, which is more than may go in a set. A restart knows that, too."""
+    fix = {"type": "replace", "path": "/immutable?", "value": "true", "parseValue": True}
+    by_rule = {**LABELLED, "mutations": {"overrides": [fix]}}
+
+    def edit(a: Member, value: str) -> None:
+        for number in range(60):
+            made = config_map(f"m-{number:03}", {"n": value}, labels={"sync": "yes"})
+            if fixed_by == "rule":
+                a.apply(made)
+            else:
+                a.replace_by_force({**made, "immutable": True})
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, 60, window_s=0)
+        b.apply(rule("many", CONFIG_MAP, by_rule if fixed_by == "rule" else LABELLED, deletionPolicy="Delete"))
+        edit(a, "2")  # those that were born mutable
+        await asyncio.sleep(400.0)
+        before, seen = count_deletions(b), uids(b)
+        for value in "34":
+            edit(a, value)
+            await asyncio.sleep(20.0)
+            assert {item["data"]["n"] for item in b.list("ConfigMap") if item.get("immutable")} == {value}
+            assert not seen & uids(b)
+            seen |= uids(b)
+            assert (left(b), halted(b), halted_over_all(b, "a")) == (60, False, "")
+        assert count_deletions(b) - before == 120
+        assert b.condition("Cluster", "a", "DeletionHalted").get("status") != "True"
+        await b.restart()
+        await asyncio.sleep(20.0)
+        for number in range(40):
+            a.delete("ConfigMap", f"m-{number:03}", namespace="default")
+        await asyncio.sleep(20.0)
+        assert (left(b), halted(b), halted_over_all(b, "a")) == (20, False, "")  # as many as always may go
 
     simulate(scenario, n=2)
