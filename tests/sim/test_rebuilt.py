@@ -43,6 +43,46 @@ def test_a_rebuilt_cluster_takes_its_name_back_with_one_swap(seed: int) -> None:
     simulate(scenario, n=3, seed=seed)
 
 
+@pytest.mark.clause("W4")
+def test_a_rebuilt_cluster_takes_its_name_back_while_no_more_of_its_copies_may_go() -> None:
+    """P11: its Cluster is deleted here to be made again; that is neither held nor counted."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b, c = group.members
+        c.create(rule("all", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}))
+        for number in range(60):
+            b.create(config_map(f"m-{number:02}", {"at": "old b"}, labels={"sync": "yes"}))
+        await group.settle()
+        for number in range(52):
+            b.delete("ConfigMap", f"m-{number:02}", namespace="default")
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(5.0)
+        kept = [item["metadata"]["name"] for item in c.list("ConfigMap") if item["metadata"]["name"][:2] == "m-"]
+        assert len(kept) == 60 - 50
+        assert c.condition("ResourceSyncRule", "all", "DeletionHalted").get("status") == "True"
+        before = c.get("Cluster", "b")
+        group.rebuild("b")
+        b.start()
+        await asyncio.sleep(20.0)
+        carry_over(b, a)
+        carry_over(a, b)
+        await asyncio.sleep(60.0)
+        found = c.get("Cluster", "b")
+        assert found["spec"]["clusterID"] == b.id
+        assert found["metadata"]["uid"] != before["metadata"]["uid"]
+        assert "delete" in [write.verb for write in c.writes if (write.kind, write.key.name) == ("Cluster", "b")]
+        for item in c.list("ResourceSyncRule"):
+            for entry in (item.get("status") or {}).get("clusters") or []:
+                assert "counted" not in entry.get("deletions", {}), item["metadata"]["name"]
+        await group.settle()
+        assert c.condition("Cluster", "b", "Ready").get("status") == "True"
+        left = [item["metadata"]["name"] for item in c.list("ConfigMap") if item["metadata"]["name"][:2] == "m-"]
+        assert left == kept
+
+    simulate(scenario, n=3)
+
+
 def test_another_id_under_a_name_is_not_believed_without_proof() -> None:
     """P11, O4: while the old one is alive, or the credentials that are offered lead nowhere or elsewhere."""
 
