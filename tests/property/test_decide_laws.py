@@ -220,6 +220,26 @@ def test_what_no_mark_binds_is_touched_only_where_its_owner_is_seen_to_have_it(v
         assert current.owner_had_it or (is_unproven and was_found)
 
 
+@given(views(), peers, st.sampled_from(ProofResult))
+def test_a_mark_whose_owner_was_seen_to_have_the_object_binds_as_one_that_names_it(
+    view: TargetState, owner: ClusterUID, answer: ProofResult
+) -> None:
+    """O11: or was seen to have had; so the copy goes with its source, also where it was never taken over."""
+    source = SourceRef(owner, KIND, KEY)
+    view = view._replace(
+        known=frozenset(IDS[:4]), alive=frozenset(IDS[:3]), contested=frozenset(), local_synced=True, membership=None,
+        copied_from=source, origin=view.origin._replace(barrier=None), proofs=(OwnerAnswer(source, answer),),
+    )  # fmt: skip
+    seen, named = (
+        view._replace(current=CurrentCopy(Marks(owner, None, False, True, binding), "uid", 1, owner_had_it=had_it))
+        for binding, had_it in ((Binding.UNPROVEN, True), (Binding.NAMED, False))
+    )
+    assert decide(seen) == decide(named)
+    is_gone = view.origin.tracking is Tracking.ABSENT and answer is ProofResult.NOT_FOUND
+    if is_gone and not view.claims and view.origin.rule_state is RuleState.READS:
+        assert isinstance(decide(seen), Delete)
+
+
 @given(views())
 def test_the_marks_of_membership_need_not_bind(view: TargetState) -> None:
     """O7, O11: whom a Cluster or a registry Secret belongs to, its marks do not decide."""

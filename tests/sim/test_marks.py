@@ -13,11 +13,13 @@ from registry_controller.api.meta import GO_LAST_APPLIED, OWNER, PROVENANCE, SYN
 from tests.original_marks import last_applied
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import Member
+from tests.sim.cluster.refusal import Refusal
 from tests.sim.cluster.store import Change
 
 LABELS = {"sync": "yes"}
 STRANGER = "99999999-9999-4999-8999-999999999999"
 ALL = {"match": [{"labels": [{"matchLabels": LABELS}]}]}
+_NEVER = {"match": [{"content": [{"key": "data.a", "value": "another"}]}]}
 
 
 def _rule(**spec: Any) -> dict[str, Any]:
@@ -226,6 +228,49 @@ def test_what_the_original_marked_is_bound_by_its_owners_object(what: str) -> No
         owner.delete("ConfigMap", "base", namespace="default")
         await group.settle()
         assert (_find(here, "base") is None) is not what.startswith("another")
+
+    simulate(scenario, n=2)
+
+
+_UNMET: dict[str, dict[str, Any]] = {"its writes are refused": ALL, "its rule does not match": _NEVER}
+"""What the rule asks for where an object with a bare mark cannot be taken over."""
+
+
+@pytest.mark.parametrize("policy", ["Orphan", "Delete"])
+@pytest.mark.parametrize("why", _UNMET)
+@pytest.mark.parametrize("had_it", [True, False])
+def test_a_bare_mark_is_bound_for_good_once_its_owner_was_seen_to_have_the_object(
+    had_it: bool, why: str, policy: str
+) -> None:
+    """O11, W3: it was never taken over, and goes with its source; where its owner never had one, it stays for ever."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        before = here.create(_marked(owner.id))
+        if why == "its writes are refused":
+            here.server.refused["ConfigMap base"] = Refusal(403, "Forbidden", "denied by a policy of this cluster")
+        if had_it:
+            owner.create(config_map("base", {"a": "new"}, labels=LABELS))
+        owner.create(config_map("other", {"a": "new"}, labels=LABELS))
+        here.create(rule("maps", CONFIG_MAP, _UNMET[why], deletionPolicy=policy))
+        await asyncio.sleep(120.0)
+        assert _find(here, "base") == before
+        owner.delete("ConfigMap", "other", namespace="default")
+        await asyncio.sleep(120.0)
+        assert _find(here, "base") == before
+        if had_it:
+            owner.delete("ConfigMap", "base", namespace="default")
+        if had_it and why == "its writes are refused":
+            await asyncio.sleep(30.0)
+        else:
+            await asyncio.sleep(4000.0)  # everything is looked at again once an hour
+        if not had_it:
+            await here.restart()
+            await group.settle()
+        assert _find(here, "base") == (None if had_it else before)
+        touched = [write.verb for write in here.writes if write.key.name == "base" and write.changed]
+        assert touched == (["delete"] if had_it else [])
 
     simulate(scenario, n=2)
 
