@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from registry_controller.api import meta
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import Member, Replica
 
 LATE_S = 2.0
 MANY = 120
+YES = {"sync": "yes"}
+GOLD = {"kind": "ClusterFeature", "metadata": {"name": "gold"}, "spec": {"featureName": "gold"}}
 
 
 async def two_daemons(group: SimGroup) -> tuple[Member, Member, Replica]:
@@ -111,5 +114,70 @@ def test_the_lowest_limit_of_two_daemons_holds_for_both(own: str) -> None:
         await asyncio.sleep(400.0)
         await group.settle()
         assert len(here.list("ConfigMap")) == (0 if own == "0" else MANY)  # a halt lasts, but not where no limit is
+
+    simulate(scenario, n=2)
+
+
+async def counting(group: SimGroup, count: int) -> tuple[Member, Member, Replica, Replica]:
+    """Let two daemons have copies of so many objects of another cluster, which has the feature gold.
+
+    Of the daemons, the one comes first that writes the statuses of the rule and of the owner's Cluster.
+    """
+    here, owner = group.members
+    here.has_pods = True
+    here.options["STABILIZATION_WINDOW_SECONDS"] = "0"
+    await group.join()
+    second = here.start_second()
+    owner.create(GOLD)
+    wanted = {"match": [{"labels": [{"matchLabels": YES}]}]}
+    here.create(
+        rule("maps", CONFIG_MAP, wanted, deletionPolicy="Delete", clusterFeatureMatch=[{"featureName": "gold"}])
+    )
+    for number in range(count):
+        owner.create(config_map(f"m-{number:03}", {"n": "1"}, labels=YES))
+    await group.settle()
+    assert left(here) == count
+    assert [writes_statuses(found) for found in (second, here.first)] == [True, False]
+    return here, owner, second, here.first
+
+
+def writes_statuses(replica: Replica) -> bool:
+    assert replica.daemon is not None
+    writes = replica.daemon.engine.replicas.writes_status_of
+    found = {writes(meta.RULES, "maps"), writes(meta.CLUSTERS, "b")}
+    assert len(found) == 1
+    return found == {True}
+
+
+def left(member: Member) -> int:
+    return sum(item["metadata"]["name"].startswith("m-") for item in member.list("ConfigMap"))
+
+
+def counts(here: Member) -> dict[str, Any]:
+    (entry,) = here.get("ResourceSyncRule", "maps")["status"]["clusters"]
+    return dict(entry["deletions"])
+
+
+@pytest.mark.clause("W4")
+@pytest.mark.parametrize("by_writer", [False, True], ids=["the other one", "the writer of the status"])
+def test_what_one_daemon_deleted_counts_for_the_other_one(by_writer: bool) -> None:
+    """No daemon deletes more than 45, of which 50 may always go; which of the two does not matter."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner, writer, other = await counting(group, 45)
+        first, second = (writer, other) if by_writer else (other, writer)
+        second.barred.add("DELETE")
+        owner.delete("ClusterFeature", "gold")
+        await asyncio.sleep(10.0)
+        assert (left(here), len(first.deleted), len(second.deleted)) == (0, 45, 0)
+        owner.create(GOLD)
+        await asyncio.sleep(10.0)
+        assert (left(here), counts(here)["counted"]) == (45, 45)
+        second.barred.clear()
+        first.barred.add("DELETE")
+        owner.delete("ClusterFeature", "gold")
+        await group.settle()
+        assert (left(here), len(second.deleted)) == (45, 0)
+        assert here.condition("ResourceSyncRule", "maps", "DeletionHalted").get("status") == "True"
 
     simulate(scenario, n=2)

@@ -21,8 +21,9 @@ from tests.sim.cluster.controllers import Controllers
 from tests.sim.cluster.fields import Manifest, copied, merged
 from tests.sim.cluster.kinds import BY_KIND, Kind
 from tests.sim.cluster.refusal import Refusal
+from tests.sim.cluster.request import Answer
 from tests.sim.cluster.store import Change
-from tests.sim.cluster.transport import Fault, Life, SimTransport, Wire
+from tests.sim.cluster.transport import Fault, Life, SimTransport, Wire, forbidden
 
 NAMESPACE = "cluster-registry"
 DAEMON = "daemon "
@@ -134,9 +135,12 @@ class Replica:
     """One daemon of a cluster, while it runs. `pod` is the name of its Pod; empty where nobody looks at Pods.
 
     Its Pod is ready a moment after it starts, is not ready some time after it was killed, and goes when it is stopped.
+    `barred` are the HTTP methods that its API server refuses to it alone, `deleted` the paths of what it deleted.
     """
 
     def __init__(self, member: Member, ways: Ways, *, pod: str = "", options: Mapping[str, str] | None = None) -> None:
+        self.barred: set[str] = set()
+        self.deleted: list[str] = []
         self.daemon: Daemon | None = None
         self.ready: dict[str, str | None] = {}
         self.pod = pod
@@ -221,7 +225,7 @@ class Replica:
         member.starts += 1
         member.started_s = asyncio.get_running_loop().time()
         self._life = life = Life()
-        transport: Any = SimTransport(wire, token=None, methods=WRITING, life=life)
+        transport: Any = _HomeTransport(self, wire, life)
         writer = Writer(transport)
         self.daemon = Daemon(
             self._read_settings(),
@@ -245,6 +249,22 @@ class Replica:
             wire, token=credentials.token, methods=READING, life=life, trusts=credentials.ca_pem
         )
         return Reader(transport)
+
+
+class _HomeTransport(SimTransport):
+    """The connection of one replica to its own API server."""
+
+    def __init__(self, replica: Replica, wire: Wire, life: Life) -> None:
+        super().__init__(wire, token=None, methods=WRITING, life=life)
+        self._replica = replica
+
+    def _call(self, server: ApiServer, method: str, path: str, body: bytes | None) -> Answer:
+        if method in self._replica.barred:
+            return forbidden(path, method.lower())
+        answer = super()._call(server, method, path, body)
+        if method == "DELETE" and answer.status < 300:
+            self._replica.deleted.append(path)
+        return answer
 
 
 class Member:

@@ -37,7 +37,7 @@ _UNAUTHORIZED = Answer(401, b'{"kind":"Status","status":"Failure","reason":"Unau
 _BROKEN = Answer(503, b"no healthy upstream")
 
 
-def _forbidden(plural: str, verb: str) -> Answer:
+def forbidden(plural: str, verb: str) -> Answer:
     """Answer as the authorizer by roles does."""
     words = f'{plural} is forbidden: User "sim" cannot {verb} resource "{plural}" at the cluster scope'
     said = {"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": words}
@@ -294,7 +294,7 @@ class SimTransport:
         elif self._token is not None and self._token not in self._wire.server.tokens:
             found = _UNAUTHORIZED
         elif lacking := self._wire.lacking(path):
-            found = _forbidden(lacking, "list" if method == "GET" else "update")
+            found = forbidden(lacking, "list" if method == "GET" else "update")
         else:
             if method == "GET":
                 self._wire.reads.append(path)
