@@ -118,14 +118,14 @@ def test_the_lowest_limit_of_two_daemons_holds_for_both(own: str) -> None:
     simulate(scenario, n=2)
 
 
-async def counting(group: SimGroup, count: int) -> tuple[Member, Member, Replica, Replica]:
+async def counting(group: SimGroup, count: int, *, window_s: int = 0) -> tuple[Member, Member, Replica, Replica]:
     """Let two daemons have copies of so many objects of another cluster, which has the feature gold.
 
     Of the daemons, the one comes first that writes the statuses of the rule and of the owner's Cluster.
     """
     here, owner = group.members
     here.has_pods = True
-    here.options["STABILIZATION_WINDOW_SECONDS"] = "0"
+    here.options["STABILIZATION_WINDOW_SECONDS"] = str(window_s)
     await group.join()
     second = here.start_second()
     owner.create(GOLD)
@@ -179,5 +179,42 @@ def test_what_one_daemon_deleted_counts_for_the_other_one(by_writer: bool) -> No
         await group.settle()
         assert (left(here), len(second.deleted)) == (45, 0)
         assert here.condition("ResourceSyncRule", "maps", "DeletionHalted").get("status") == "True"
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("W4")
+def test_beyond_a_few_a_daemon_deletes_once_the_one_that_writes_the_status_has_stored_the_sum() -> None:
+    """Thirty went by the writer, and thirty more, which are less than half, are to go by the other one."""
+
+    def drop(owner: Member, numbers: range) -> None:
+        for number in numbers:
+            owner.apply(config_map(f"m-{number:03}", {"n": "1"}, labels={"sync": "no"}))
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner, writer, other = await counting(group, 140, window_s=2)
+        statuses = {"ResourceSyncRule maps", "Cluster b"}
+        here.server.denied |= statuses
+        other.barred.add("DELETE")
+        drop(owner, range(30))
+        await asyncio.sleep(4.0)
+        assert (len(writer.deleted), left(here)) == (30, 110)  # as few as that may go at once
+        other.barred.clear()
+        writer.barred.add("DELETE")
+        drop(owner, range(30, 60))
+        await asyncio.sleep(8.0)
+        assert (len(other.deleted), left(here)) == (0, 110)
+        asked = [write for write in here.writes if write.kind == "ResourceSyncRule" and write.status == 403]
+        assert asked
+        here.server.denied -= statuses
+        before = len(here.server.journal)
+        await asyncio.sleep(20.0)
+        assert (len(other.deleted), left(here)) == (30, 80)
+        went = [write.kind for write in here.server.journal[before:] if write.changed]
+        assert "ConfigMap" not in went[: went.index("ResourceSyncRule")]
+        assert "ConfigMap" not in went[: went.index("Cluster")]
+        await group.settle()
+        assert (counts(here)["baseline"], counts(here)["counted"], left(here)) == (140, 60, 80)
+        assert here.condition("ResourceSyncRule", "maps", "DeletionHalted").get("status") != "True"
 
     simulate(scenario, n=2)
