@@ -218,3 +218,56 @@ def test_beyond_a_few_a_daemon_deletes_once_the_one_that_writes_the_status_has_s
         assert here.condition("ResourceSyncRule", "maps", "DeletionHalted").get("status") != "True"
 
     simulate(scenario, n=2)
+
+
+def values(member: Member) -> dict[str, str]:
+    """Return what the ConfigMaps hold, by name."""
+    return {found["metadata"]["name"]: found["data"]["n"] for found in member.list("ConfigMap", namespace="default")}
+
+
+@pytest.mark.clause("R4", "A7")
+@pytest.mark.parametrize("bump", [0, 1_000_000])
+@pytest.mark.parametrize("late_s", [2.0, 10.0])
+@pytest.mark.parametrize("late", ["the first one", "the second one"])
+def test_what_one_daemon_writes_after_a_restore_while_the_other_one_lists_stays(
+    late: str, late_s: float, bump: int
+) -> None:
+    """Its list is as the backup was, and comes after those writes; then it knows by itself what is there."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner, second = await two_daemons(group)
+        second.hear_late(0.0)
+        here.create(copying())
+        for name in ("edited", "edited-again", "deleted", "deleted-later"):
+            owner.create(config_map(name, {"n": "1"}))
+        await group.settle()
+        backup = here.server.store.backup()
+        here.server.store.revision += 10_000  # as in a busy cluster: what comes after the restore has lower ones
+        owner.apply(config_map("edited", {"n": "2"}))
+        owner.apply(config_map("edited-again", {"n": "2"}))
+        owner.delete("ConfigMap", "deleted", namespace="default")
+        owner.create(config_map("made", {"n": "1"}))
+        owner.create(config_map("made-and-deleted-later", {"n": "1"}))
+        await group.settle()
+        slow, quick = (here.first, second) if late == "the first one" else (second, here.first)
+        slow.late_s = late_s
+        group.cut("a")
+        here.server.store.restore(backup, bump=bump)
+        await asyncio.sleep(1.0)
+        assert values(here)["edited"] == "2"  # by the other daemon
+        owner.apply(config_map("edited-again", {"n": "3"}))
+        owner.create(config_map("since", {"n": "1"}))
+        for name in ("deleted-later", "made-and-deleted-later"):
+            owner.delete("ConfigMap", name, namespace="default")
+        await group.settle()
+        assert values(here) == values(owner)
+        assert values(here)["edited-again"] == "3"
+        quick.kill()
+        here.apply(config_map("edited", {"n": "spoilt"}))
+        owner.apply(config_map("made", {"n": "2"}))
+        owner.delete("ConfigMap", "edited-again", namespace="default")
+        await group.settle()
+        assert values(here) == values(owner)
+        assert slow.runs
+
+    simulate(scenario, n=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from registry_controller import settings
@@ -136,11 +136,13 @@ class Replica:
 
     Its Pod is ready a moment after it starts, is not ready some time after it was killed, and goes when it is stopped.
     `barred` are the HTTP methods that its API server refuses to it alone, `deleted` the paths of what it deleted.
+    What watches of its own cluster that begin now show, it hears `late_s` later.
     """
 
     def __init__(self, member: Member, ways: Ways, *, pod: str = "", options: Mapping[str, str] | None = None) -> None:
         self.barred: set[str] = set()
         self.deleted: list[str] = []
+        self.late_s = 0.0
         self.daemon: Daemon | None = None
         self.ready: dict[str, str | None] = {}
         self.pod = pod
@@ -265,6 +267,17 @@ class _HomeTransport(SimTransport):
         if method == "DELETE" and answer.status < 300:
             self._replica.deleted.append(path)
         return answer
+
+    @contextlib.asynccontextmanager
+    async def stream(self, path: str, **options: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with super().stream(path, **options) as chunks:
+            yield _late(chunks, self._replica.late_s) if self._replica.late_s else chunks
+
+
+async def _late(chunks: AsyncIterator[bytes], late_s: float) -> AsyncIterator[bytes]:
+    async for chunk in chunks:
+        await asyncio.sleep(late_s)
+        yield chunk
 
 
 class Member:
