@@ -18,7 +18,7 @@ from registry_controller.sync.deletion_count import DeletionCount
 
 
 class Wish(NamedTuple):
-    """A deletion that is to be made. `is_sure` is true for a proven or presumed one.
+    """A deletion that is to be made. `is_sure` is true for a proven or presumed one, `is_proven` for a proven one.
 
     `is_anew` means that it follows a definition that was installed again, or another history of the owner.
     """
@@ -26,6 +26,12 @@ class Wish(NamedTuple):
     charge: Charge
     is_sure: bool
     is_anew: bool = False
+    is_proven: bool = False
+
+    def after(self, before: Wish) -> Wish:
+        """Return this wish with the certainty of an earlier one: its question may be asked again meanwhile."""
+        is_proven = self.is_proven or (before.is_proven and before.charge is self.charge)
+        return self._replace(is_sure=self.is_sure or before.is_sure, is_proven=is_proven)
 
 
 @dataclass(slots=True)

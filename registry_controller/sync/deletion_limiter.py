@@ -137,11 +137,14 @@ class DeletionLimiter:
         a person deleted it, or the daemon creates it again.
         """
         origin, charge = self.counted.get(target), self._uncounted.get(target)
+        is_known = charge is not None
         if charge is None and origin is not None:
             wish = self._sets.budgets[origin].find(target)
             charge = wish.charge if wish is not None and wish.is_sure else None
-        if charge is None and self._percent():
-            origin, charge = self._find_charge(target, decide, origin)
+            is_known = wish is not None and wish.is_proven
+        if not is_known and self._percent():  # another daemon may have had its proof
+            origin, found = self._find_charge(target, decide, origin)
+            charge = found or charge
         if charge is None or origin is None:
             self.withdraw(target)
             return
@@ -219,8 +222,9 @@ class DeletionLimiter:
             is_first_of_rule=deletion.reason is not Reason.RULE_GONE
             or self._orders.is_first(rule, was_repeated=lambda: self._was_repeated(target, deletion.owner)),
         )
-        is_sure = isinstance(decision, Delete) or (isinstance(decision, NeedsProof) and decision.is_presumed)
-        return Wish(charge, is_sure, deletion.is_anew)
+        is_proven = isinstance(decision, Delete)
+        is_sure = is_proven or (isinstance(decision, NeedsProof) and decision.is_presumed)
+        return Wish(charge, is_sure, deletion.is_anew, is_proven)
 
     def _was_repeated(self, target: Target, owner: ClusterUID) -> bool:
         """Return whether the deletion of a copy's rule seems to be a second one, which an earlier process has seen.
@@ -280,7 +284,7 @@ class DeletionLimiter:
         if waiting is None:
             self.withdraw(target)
             self.counted[target] = origin
-        elif waiting == (wish := wish._replace(is_sure=wish.is_sure or waiting.is_sure)):
+        elif waiting == (wish := wish.after(waiting)):
             return
         budget.waiting[target] = wish
         source = self._copies.source_kind(target)

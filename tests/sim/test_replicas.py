@@ -184,24 +184,47 @@ def test_what_one_daemon_deleted_counts_for_the_other_one(by_writer: bool) -> No
 
 
 @pytest.mark.clause("W4")
+def test_what_both_daemons_delete_once_a_label_is_lost_counts_each_time() -> None:
+    """Both are about to ask the owner again when the first copies go: each knows why the other one deletes those."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner, writer, other = await counting(group, 45, window_s=5)
+        for number in range(45):
+            owner.apply(config_map(f"m-{number:03}", {"n": "1"}, labels={"sync": "no"}))
+        await group.settle()
+        assert left(here) == 0
+        assert len(writer.deleted) + len(other.deleted) == 45
+        assert other.deleted
+        assert counts(here)["counted"] == 45
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("W4")
 def test_beyond_a_few_a_daemon_deletes_once_the_one_that_writes_the_status_has_stored_the_sum() -> None:
     """Thirty went by the writer, and thirty more, which are less than half, are to go by the other one."""
 
-    def drop(owner: Member, numbers: range) -> None:
-        for number in numbers:
-            owner.apply(config_map(f"m-{number:03}", {"n": "1"}, labels={"sync": "no"}))
+    def narrow(here: Member, *parts: str) -> None:
+        labels = [{"matchLabels": {**YES, "part": part}} for part in parts]
+        found = here.get("ResourceSyncRule", "maps")
+        here.replace({**found, "spec": {**found["spec"], "rules": [{"match": [{"labels": labels}]}]}})
 
     async def scenario(group: SimGroup) -> None:
-        here, owner, writer, other = await counting(group, 140, window_s=2)
+        here, owner, writer, other = await counting(group, 140)
+        for number in range(140):
+            part = "x" if number < 30 else "y" if number < 60 else "z"
+            owner.apply(config_map(f"m-{number:03}", {"n": "1"}, labels={"part": part}))
+        narrow(here, "x", "y", "z")
+        await group.settle()
         statuses = {"ResourceSyncRule maps", "Cluster b"}
         here.server.denied |= statuses
         other.barred.add("DELETE")
-        drop(owner, range(30))
+        narrow(here, "y", "z")
         await asyncio.sleep(4.0)
         assert (len(writer.deleted), left(here)) == (30, 110)  # as few as that may go at once
         other.barred.clear()
         writer.barred.add("DELETE")
-        drop(owner, range(30, 60))
+        narrow(here, "z")
         await asyncio.sleep(8.0)
         assert (len(other.deleted), left(here)) == (0, 110)
         asked = [write for write in here.writes if write.kind == "ResourceSyncRule" and write.status == 403]

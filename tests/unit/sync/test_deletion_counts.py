@@ -183,6 +183,22 @@ def test_of_what_waits_here_and_another_daemon_deletes_the_reason_is_known() -> 
     run(scenario)
 
 
+@pytest.mark.parametrize(("saw_match", "expected"), [(False, 30), (True, 0)])
+def test_a_deletion_that_is_not_proven_here_counts_as_that_of_another_daemon(saw_match: bool, expected: int) -> None:
+    """This daemon has let it go, and is about to ask the owner; what the other one was told decides."""
+
+    async def scenario() -> None:
+        bench = Bench(45)
+        bench.limit(presumed, 30)
+        await asyncio.sleep(0.1)
+        for target in sorted(await bench.drain()):
+            assert bench.limiter.limit(target, presumed(target), rule=RULE) == presumed(target)
+            go(bench, target, decided(presumed(target), deletes_unwanted=True, saw_match=saw_match))
+        assert counted(bench) == expected
+
+    run(scenario)
+
+
 def test_the_first_deletion_of_a_rule_is_an_order_and_the_second_within_the_window_is_none() -> None:
     clock = Clock()
     orders = RuleOrders(now_s=clock)
