@@ -27,7 +27,7 @@ MANY = 5
 
 @pytest.fixture(scope="module")
 def members() -> Iterator[list[Member]]:
-    with joined_group(2, prefix="edits") as found:
+    with joined_group(3, prefix="edits") as found:
         yield found
 
 
@@ -38,7 +38,7 @@ def _uids(member: Member, kind: str, label: str) -> dict[str, str]:
 
 def test_the_copies_go_when_their_rule_reads_another_kind(members: list[Member]) -> None:
     """W3: and the copies of the new kind come."""
-    here, owner = members
+    here, owner, _ = members
     labels = {"kind-edited": "yes"}
     entry = {"match": [{"labels": [{"matchLabels": labels}]}]}
     for number in range(MANY):
@@ -54,7 +54,7 @@ def test_the_copies_go_when_their_rule_reads_another_kind(members: list[Member])
 
 def test_a_source_without_its_label_for_a_moment_keeps_its_copy(members: list[Member]) -> None:
     """W3: it goes once the label was missing for the stabilization window; the rule names it until then."""
-    here, owner = members
+    here, owner, _ = members
     labels = {"label-lost": "yes"}
     owner.create(config_map("hidden", {"a": "1"}, labels=labels))
     entry = {"match": [{"labels": [{"matchLabels": labels}]}]}
@@ -79,7 +79,7 @@ def test_a_source_without_its_label_for_a_moment_keeps_its_copy(members: list[Me
 
 def test_an_edit_of_a_rules_copy_is_put_back_and_no_copy_goes(members: list[Member]) -> None:
     """A8, W3: whether or not the daemon runs when somebody edits the copy."""
-    here, home = members
+    here, home, _ = members
     labels = {"copy-edited": "yes"}
     entry = {"match": [{"labels": [{"matchLabels": labels}]}]}
     for number in range(MANY):
@@ -117,31 +117,40 @@ def _install(member: Member, change: Callable[[dict[str, Any]], object]) -> None
 
 
 def test_a_rule_that_lost_a_field_does_nothing_before_and_after_a_restart(members: list[Member]) -> None:
-    """A8: whether or not the rule's owner answers."""
-    here, home = members
-    labels = {"field-lost": "yes"}
-    entry = {"match": [{"labels": [{"matchLabels": labels}]}]}
-    home.create(config_map("lost", {"a": "1"}, labels=labels))
+    """A8: whether or not the rule's home answers; a third cluster has what the rule would copy without the field."""
+    here, home, owner = members
+    labels, obeyed = {"field-lost": "yes"}, {"field-kept": "yes"}
+    for member in (home, owner):
+        member.create(config_map(f"lost-{member.name}", {"a": "1"}, labels=labels))
+    here.apply(rule("kept", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": obeyed}]}]}))
 
     def reason() -> str:
         return str(here.condition("rsr", "lost", "Accepted")["reason"])
 
+    def does_nothing() -> bool:
+        assert (reason(), _uids(here, "configmaps", "field-lost")) == ("FieldsPruned", {})
+        return True
+
+    def can_copy(name: str) -> bool:
+        """Return whether another rule copies a new object of the third cluster."""
+        owner.create(config_map(name, {"a": "1"}, labels=obeyed))
+        return bool(eventually(lambda: name in _uids(here, "configmaps", "field-kept"), what=name))
+
     _install(here, lambda properties: properties.pop("targetClusters"))
     try:
+        entry = {"match": [{"labels": [{"matchLabels": labels}]}]}
         home.apply(rule("lost", CONFIG_MAP, entry, targetClusters={"names": [home.name]}))
         eventually(lambda: reason() == "FieldsPruned")
         assert "targetClusters" not in here.get("rsr", "lost")["spec"]
-
-        def does_nothing() -> bool:
-            assert (reason(), _uids(here, "configmaps", "field-lost")) == ("FieldsPruned", {})
-            return True
-
+        eventually(lambda: set(_uids(home, "configmaps", "field-lost")) == {f"lost-{m.name}" for m in (home, owner)})
         for is_silent in (False, True):
             if is_silent:
                 home.cluster.apiserver.stop()
             here.daemon.restart()
             here.daemon.wait_ready(timeout_s=180)
-            steadily(does_nothing, for_s=10.0)
+            assert can_copy(f"kept-{is_silent}".lower())
+            steadily(does_nothing, for_s=5.0)
+        assert here.condition("cluster", home.name, "Ready").get("status") != "True"
     finally:
         home.cluster.apiserver.start()
         home.cluster.apiserver.wait_ready(timeout_s=180)
@@ -150,7 +159,7 @@ def test_a_rule_that_lost_a_field_does_nothing_before_and_after_a_restart(member
 
 def test_a_rule_with_a_field_of_a_later_release_does_nothing_and_keeps_its_copies(members: list[Member]) -> None:
     """A8: it is not obeyed without the field."""
-    here, home = members
+    here, home, _ = members
     labels = {"newer": "yes"}
     entry = {"match": [{"labels": [{"matchLabels": labels}]}]}
     home.create(config_map("newer", {"a": "1"}, labels=labels))
