@@ -24,7 +24,7 @@ from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.watch import read_cluster_id
 from registry_controller.kube.writer import Writer
-from registry_controller.planner.recording_client import RecordedWrite, RecordingClient
+from registry_controller.planner.recording_client import MissingRight, RecordedWrite, RecordingClient
 from registry_controller.report.metrics import Metrics
 from registry_controller.settings import Settings
 from registry_controller.status.readiness import list_pending
@@ -48,13 +48,15 @@ _SERVER_SET: Final = ("uid", "resourceVersion", "creationTimestamp", "generation
 class PlannedResult:
     """The plan for one target: the decision, the result of applying it, and the writes that this would take.
 
-    `error` is the error that would keep the daemon from applying the decision.
+    `error` is the error that would keep the daemon from applying the decision. `missing_rights` are the rights of the
+    user without which dry runs were refused: the form that the API server would store is not known then.
     """
 
     judgment: Judgment
     result: Result
     writes: tuple[RecordedWrite, ...] = ()
     error: RegistryError | None = None
+    missing_rights: tuple[MissingRight, ...] = ()
 
     @property
     def target(self) -> Target:
@@ -149,7 +151,7 @@ class DryRun:
         client = RecordingClient(self.local_client)
         found = await self.engine.reconciler.reconcile(target, limiter=_NoLimit(), applier=self._build_applier(client))
         writes = tuple(client.writes) if found.error is None else ()
-        return PlannedResult(found.judgment, found.result, writes, found.error)
+        return PlannedResult(found.judgment, found.result, writes, found.error, tuple(client.missing_rights))
 
     def _build_applier(self, client: RecordingClient) -> Applier:
         """Build an applier for one target, so that the client records the writes of this target alone."""

@@ -154,13 +154,19 @@ def _format_decision(row: PlanRow, names: ClusterNames) -> str:
     label = "waits for" if row.action is PlanAction.WAIT else "because"
     failed = f"\n  failed so far: {': '.join(filter(None, row.failed))}" if row.failed is not None else ""
     left = f"\n  left to this cluster: {', '.join(row.left)}" if row.left else ""
+    not_asked = f"\n  not asked: {_format_not_asked(row)}" if row.not_asked else ""
     decided = f"decision on {row.target}: {row.action.value} ({row.reason}){rule}{where}"
-    return f"{decided}\n  {label}: {row.message}{failed}{left}"
+    return f"{decided}\n  {label}: {row.message}{not_asked}{failed}{left}"
 
 
 def _format_reason(row: PlanRow) -> str:
     failed = f"; failed so far: {': '.join(filter(None, row.failed))}" if row.failed is not None else ""
-    return f"{row.reason}: {row.message}{failed}"
+    not_asked = f"; not asked: {_format_not_asked(row)}" if row.not_asked else ""
+    return f"{row.reason}: {row.message}{not_asked}{failed}"
+
+
+def _format_not_asked(row: PlanRow) -> str:
+    return f"you may not {' nor '.join(row.not_asked)}, so no dry run shows whether the API server would change it"
 
 
 def _format_source(row: PlanRow, names: ClusterNames) -> str:
@@ -212,6 +218,7 @@ def _build_row(row: PlanRow, names: ClusterNames) -> JsonDocument:
         "waitsFor": row.message if row.action is PlanAction.WAIT else None,
         "failed": None if row.failed is None else {"reason": row.failed[0], "message": row.failed[1]},
         "leftHere": row.left,
+        "notAsked": row.not_asked,
     }
 
 

@@ -63,7 +63,8 @@ class PlanRow:
     """One object here, for one rule and owner. `source` is the object from which it is copied; None when unknown.
 
     `failed` has reason and message of the failed write that the rule's status reports; None without one. `left` are the
-    fields that the rule leaves to this cluster.
+    fields that the rule leaves to this cluster. `not_asked` are the rights that the user lacks for a dry run: without
+    it the API server does not show whether it would change the copy (A10).
     """
 
     action: PlanAction
@@ -75,6 +76,7 @@ class PlanRow:
     source: SourceRef | None = None
     failed: tuple[str, str] | None = None
     left: tuple[str, ...] = ()
+    not_asked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,10 @@ def build_rows(planned: PlannedResult, *, name_of: Callable[[ClusterUID], str]) 
     message = own[0].message or message if own else message
     source = decision.claim.source if isinstance(decision, Apply) else _find_source(state, owner)
     left = tuple(format_path(path) for path in planned.result.left)
-    yield PlanRow(get_action(planned), state.target, rule, owner, reason, message, source, left=left)
+    not_asked = tuple(str(right) for right in planned.missing_rights)
+    yield PlanRow(
+        get_action(planned), state.target, rule, owner, reason, message, source, left=left, not_asked=not_asked
+    )
     for (other_rule, other_owner, result, other_reason), other_message, lost in reports[len(own) :]:
         if result is ResultClass.SYNCED:  # another rule that makes the same copy
             continue

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hack.controlplane import CommandError
 from tests.e2e.group import NAMESPACE, Member, eventually, grant, rule, steadily
@@ -18,6 +20,7 @@ DEPLOYMENT = {"group": "apps", "version": "v1", "kind": "Deployment"}
 SERVICE = {"version": "v1", "kind": "Service"}
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:cluster-registry-controller"
 GROUP = "stored.example.com"
+RBAC = "rbac.authorization.k8s.io"
 LAMP = {"group": GROUP, "version": "v1", "kind": "Lamp"}
 CPU = "/spec/template/spec/containers/name=web/resources/requests?/cpu"
 
@@ -54,12 +57,16 @@ def _lamp(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": f"{GROUP}/v1", "kind": "Lamp", "metadata": info, "spec": spec}
 
 
-def _explain(member: Member, kind: str, name: str) -> dict[str, Any]:
-    """Explain an object as the cluster's administrator; return the decision about it."""
-    command = [sys.executable, "-m", "registry_controller", "explain", kind, name, "-o", "json"]
-    command += ["--kubeconfig", str(member.cluster.kubeconfig)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
-    (row,) = json.loads(found.stdout)["decisions"]
+def _run(kubeconfig: Path, *command: str, stdin: str = "") -> str:
+    """Run a command of the command line; return what it prints."""
+    words = [sys.executable, "-m", "registry_controller", *command, "--kubeconfig", str(kubeconfig)]
+    return subprocess.run(words, input=stdin, capture_output=True, text=True, check=False, timeout=180).stdout
+
+
+def _explain(member: Member, kind: str, name: str, *, kubeconfig: Path | None = None) -> dict[str, Any]:
+    """Explain an object, by default as the cluster's administrator; return the decision about it."""
+    text = _run(kubeconfig or member.cluster.kubeconfig, "explain", kind, name, "-o", "json")
+    (row,) = json.loads(text)["decisions"]
     return dict(row)
 
 
@@ -169,6 +176,56 @@ def test_a_copy_that_admission_changes_is_in_step_also_where_dry_runs_are_refuse
 def _restart(member: Member) -> None:
     member.daemon.restart()
     member.daemon.wait_ready(timeout_s=180)
+
+
+def _as_viewer(member: Member, folder: Path) -> Path:
+    """Write the kubeconfig of a user who reads everything and may write nothing."""
+    reads = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "viewer", "namespace": "default"}}
+    member.apply(account, *_allow("reads", reads))
+    path = folder / "viewer.kubeconfig"
+    found = yaml.safe_load(member.cluster.kubeconfig.read_text(encoding="utf-8"))
+    (user,) = found["users"]
+    user["user"] = {"token": member.kubectl("-n", "default", "create", "token", "viewer").strip()}
+    path.write_text(yaml.safe_dump(found), encoding="utf-8")
+    return path
+
+
+def _allow(name: str, rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Write a ClusterRole, and its binding to the viewer."""
+    head = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": f"viewer-{name}"}}
+    reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": f"viewer-{name}"}
+    subjects = [{"kind": "ServiceAccount", "name": "viewer", "namespace": "default"}]
+    return [
+        {**head, "kind": "ClusterRole", "rules": rules},
+        {**head, "kind": "ClusterRoleBinding", "roleRef": reference, "subjects": subjects},
+    ]
+
+
+@pytest.mark.clause("S1")
+def test_who_may_not_ask_the_server_is_told_which_right_is_missing(members: list[Member], tmp_path: Path) -> None:
+    """The copy is stored in another spelling, and only a dry run shows that it is in step."""
+    first, second = members
+    for member in members:
+        grant(member, "deployments", ["apps"], ["deployments"])
+    second.apply(_deployment("viewed"))
+    override = {"type": "replace", "path": CPU, "value": "1000m"}
+    entry = {"match": [{"objectKey": {"name": "viewed"}}], "mutations": {"overrides": [override]}}
+    made = rule("viewed", DEPLOYMENT, entry)
+    first.apply(made)
+    eventually(lambda: first.find("deployment", "viewed"))
+    first.kubectl("wait", "--for=condition=Synced", "rsr/viewed", "--timeout=180s")
+    viewer = _as_viewer(first, tmp_path)
+    right = "update deployments.apps in namespace default"
+    row = _explain(first, "deployment", "default/viewed", kubeconfig=viewer)
+    assert (row["action"], row["notAsked"]) == ("update", [right])
+    words = f"not asked: you may not {right}, so no dry run shows whether the API server would change it"
+    assert words in _run(viewer, "plan", "-f", "-", stdin=json.dumps(made))
+    first.apply(*_allow("asks", [{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["update"]}]))
+    row = eventually(
+        lambda: not (found := _explain(first, "deployment", "default/viewed", kubeconfig=viewer))["notAsked"] and found
+    )
+    assert row["reason"] == "InSync"
 
 
 def test_a_renamed_namespace_is_in_step_after_a_restart(members: list[Member]) -> None:

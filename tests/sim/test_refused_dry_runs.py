@@ -10,11 +10,14 @@ import pytest
 
 from registry_controller.api.meta import Manifest
 from registry_controller.kube.transport import DRY_RUN
+from registry_controller.planner.plan import PlanAction
 from tests.sim.checks.observer import Observer
 from tests.sim.cluster.apiserver import ApiServer
+from tests.sim.cluster.dry_run import explained
 from tests.sim.cluster.group import SimGroup, rule, simulate
 from tests.sim.cluster.habits import Habit
 from tests.sim.cluster.member import Member
+from tests.sim.cluster.refusal import Refusal
 from tests.sim.cluster.request import Answer
 from tests.sim.schedule.tally import Tally
 
@@ -97,6 +100,22 @@ def test_a_policy_that_ends_before_a_later_dry_run_costs_no_write() -> None:
         await group.settle()
         assert _count_writes(here) == 0
         assert not _is_unneeded(observer)
+
+    simulate(scenario, n=2)
+
+
+def test_an_explanation_by_a_user_who_may_not_ask_names_the_right_that_he_lacks() -> None:
+    """The label of the copy may be the API server's: with the right, a dry run shows that."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, _ = await _a_stamped_copy(group)
+        found, _ = await explained(group, "Widget", "one")
+        assert [(row.action, row.not_asked) for row in found.planned] == [(PlanAction.SKIP, ())]
+        lacks = Refusal(403, "Forbidden", 'widgets.sim.example "one" is forbidden: User "x" cannot update resource')
+        here.server.refused["Widget one"] = lacks
+        found, _ = await explained(group, "Widget", "one")
+        right = "update widgets.sim.example in namespace default"
+        assert [(row.action, row.not_asked) for row in found.planned] == [(PlanAction.UPDATE, (right,))]
 
     simulate(scenario, n=2)
 

@@ -140,6 +140,17 @@ def test_a_failed_write_is_shown_below_its_decision() -> None:
     assert decision["failed"] == {"reason": "Forbidden", "message": "403"}
 
 
+def test_a_right_that_is_missing_for_a_dry_run_is_shown_below_its_decision() -> None:
+    """A10."""
+    row = PlanRow(PlanAction.UPDATE, TARGET, "rule", PEER, "Update", "m", not_asked=("update a", "create a"))
+    words = "not asked: you may not update a nor create a, so no dry run shows whether the API server would change it"
+    assert f"Update: m; {words}" in format_plan(Plan([row], [], []), NAMES)
+    found = explanation(planned=[row])
+    assert format_explanation(found, NAMES).endswith(f"\n  because: m\n  {words}")
+    (decision,) = build_explanation_document(found, NAMES)["decisions"]
+    assert decision["notAsked"] == ("update a", "create a")
+
+
 def test_a_copy_at_another_cluster_names_its_owner() -> None:
     source = ExplainedSource(SourceRef(OTHER, WIDGET, KEY), COPY, ())
     found = explanation(sources=[source])
