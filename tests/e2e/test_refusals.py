@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from registry_controller.report.reasons import REFUSALS
+from registry_controller.api.meta import CONTROLLER_AGGREGATED
+from registry_controller.report.reasons import REFUSALS, describe_labels
 from tests.e2e.group import CONFIG_MAP, Member, config_map, eventually, grant, rule
 
 pytestmark = [pytest.mark.group(2, prefix="refusals"), pytest.mark.clause("S3")]
@@ -77,6 +78,36 @@ def test_each_refusal_keeps_its_kind_and_says_what_to_do(members: list[Member]) 
         eventually(lambda name=name, reason=reason: _reason(first, name)[0] == reason, what=f"{name}: {reason}")
         assert REFUSALS[reason] in _reason(first, name)[1]
         assert first.condition("rsr", name, "Synced")["status"] == "False"
+
+
+def test_a_binding_to_a_role_beyond_the_daemons_rights_comes_once_it_may_bind(members: list[Member]) -> None:
+    """It has no right of that role; `bind` on the role is enough, and is what the rule names."""
+    first, second = members
+    for member in members:
+        grant(member, "bindings", [RBAC], ["rolebindings"])
+    power = [{"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]}]
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "powerful"}, "rules": power}
+    for member in members:
+        member.apply(role)
+    info = {"name": "empowers", "namespace": "default"}
+    reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "powerful"}
+    subjects = [{"apiGroup": RBAC, "kind": "User", "name": "somebody"}]
+    head = {"apiVersion": f"{RBAC}/v1", "kind": "RoleBinding", "metadata": info}
+    second.apply({**head, "roleRef": reference, "subjects": subjects})
+    first.apply(_named("empowers", {"group": RBAC, "version": "v1", "kind": "RoleBinding"}, "empowers"))
+    eventually(lambda: _reason(first, "empowers")[0] == "RightsEscalation", what="the rule says it")
+    message = _reason(first, "empowers")[1]
+    assert "rolebindings" in message
+    assert "bind on the role of a binding" in message
+    assert describe_labels(CONTROLLER_AGGREGATED) in message
+    assert first.condition("rsr", "empowers", "Synced")["status"] == "False"
+    assert first.find("rolebinding", "empowers") is None
+    labels = {CONTROLLER_AGGREGATED: "true"}
+    bind = [{"apiGroups": [RBAC], "resources": ["clusterroles"], "verbs": ["bind"], "resourceNames": ["powerful"]}]
+    first.apply({**role, "metadata": {"name": "may-bind", "labels": labels}, "rules": bind})
+    found = eventually(lambda: first.find("rolebinding", "empowers"), what="the binding")
+    assert found["roleRef"] == reference
+    first.kubectl("wait", "--for=condition=Synced", "rsr/empowers", "--timeout=180s")
 
 
 def test_what_an_object_needs_here_is_said_and_the_copy_comes_with_it(members: list[Member]) -> None:
