@@ -284,6 +284,11 @@ class Daemon:
         """Report the status of all Clusters again."""
         self.status_reporter.clusters_changed()
 
+    def on_replicas_changed(self) -> None:
+        """Report the status of all Clusters again, and write the version of the daemon."""
+        self.status_reporter.clusters_changed()
+        self.local_controller.request_pass()
+
     def on_schema_changed(self, kind: GroupKind) -> None:
         """Compare the copies of the kind again."""
         self.lost_fields.on_schema_changed(kind)

@@ -74,6 +74,9 @@ class EngineObserver(Protocol):
     def on_peers_changed(self) -> None:
         """The status of a Cluster may differ."""
 
+    def on_replicas_changed(self) -> None:
+        """Another replica may have to write the statuses, and the version of the daemon."""
+
     def on_schema_changed(self, kind: GroupKind) -> None:
         """The schemas of a kind here may have changed: its copies are to be compared again."""
 
@@ -141,7 +144,10 @@ class Engine:
         self.registry_reader = RegistryReader(reader=client, registry=self.registry)
         self.credentials = CredentialStore(on_change=self.on_credentials_changed)
         self.namespaces = NamespaceCache(on_change=self.on_namespace_changed)
-        self.replicas = Replicas(own=settings.pod_name, changed=observer.on_peers_changed)
+        options = _local_options(settings)
+        self.replicas = Replicas(
+            own=settings.pod_name, changed=observer.on_replicas_changed, watches_pods=options.pods is not None
+        )
         caches = Caches(self.sources, self.copies, self.members, self.namespaces)
         # clusters
         self.local_cluster = LocalCluster(
@@ -151,7 +157,7 @@ class Engine:
             credentials=self.credentials,
             namespaces=self.namespaces,
             replicas=self.replicas,
-            options=_local_options(settings),
+            options=options,
             observer=self,
         )
         self.rule_deletions.traces.definitions = self.local_cluster.definitions

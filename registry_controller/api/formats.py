@@ -37,6 +37,12 @@ def write_daemon_version(version: str, *, before: str = "") -> str:
     return write_object({**found, **plain}, plain=plain, most=_LENGTH)
 
 
+def read_daemon_version(annotation: str) -> str:
+    """Return the version that the annotation names; empty without one."""
+    found = read_object(annotation, most=_LENGTH).get("version")
+    return found if isinstance(found, str) else ""
+
+
 def is_later_version(annotation: str) -> bool:
     """Return whether a later version of the daemon wrote the annotation, in a format that this one cannot read."""
     return is_later(read_object(annotation, most=_LENGTH), than=_FORMAT)

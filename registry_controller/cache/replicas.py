@@ -33,12 +33,14 @@ _RELEASE: Final = re.compile(r"v?(\d+(?:\.\d+)*)(.*)", re.DOTALL)
 class Replicas(EventHandler):
     """The ready Pods of the daemon; `own` is the name of our Pod.
 
-    `changed` is called when the writer of a status may have changed.
+    `changed` is called when the writer of a status, or of the version, may have changed. `watches_pods` is False for a
+    daemon that is no Pod.
     """
 
-    def __init__(self, *, own: str, changed: Callable[[], None]) -> None:
+    def __init__(self, *, own: str, changed: Callable[[], None], watches_pods: bool = False) -> None:
         self._own = own
         self._changed = changed
+        self._watches_pods = watches_pods
         self._ready: Mapping[str, str] = {}
         """The name of each ready Pod, and its version."""
         self._limits: dict[str, int] = {}
@@ -51,8 +53,14 @@ class Replicas(EventHandler):
             return True
         return chosen(self._ready, f"{gvr.resource}/{name}") == self._own
 
-    def writes_version(self) -> bool:
-        """Return whether this replica writes the version of the daemon: it is ready, and none has a newer version."""
+    def writes_version(self, version: str, over: str) -> bool:
+        """Return whether this replica writes its version over another one: it is ready, and none has a newer version.
+
+        Where it does not know the Pods, it writes over an earlier version only: a replica of the later one would write
+        its own again.
+        """
+        if self._watches_pods and not self._is_synced:
+            return _version_key(version) > _version_key(over) or not over
         if self._knows_no_others():
             return True
         newest = max(map(_version_key, self._ready.values()))

@@ -22,7 +22,7 @@ from registry_controller.api.deleted_rules import (
     read_deleted_rules,
 )
 from registry_controller.api.errors import AlreadyExists, ApiError, BadInput, Conflict, RegistryError, TooManyRequests
-from registry_controller.api.formats import write_daemon_version
+from registry_controller.api.formats import read_daemon_version, write_daemon_version
 from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
 from registry_controller.api.tombstone import (
     Tombstone,
@@ -83,6 +83,7 @@ class LocalController:
     """Reconciles this cluster's own objects.
 
     `problem` is the reason why they cannot be written, empty without any; `on_change` is called when it changed.
+    `writes_version` returns whether this daemon writes its version over another one.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class LocalController:
         deleted_rules: DeletedRulesSource,
         log: Logger,
         lost_clusters: LostClusterSource | None = None,
-        writes_version: Callable[[], bool] = lambda: True,
+        writes_version: Callable[[str, str], bool] = lambda *_: True,
         on_change: Callable[[], None] | None = None,
     ) -> None:
         self.problem = ""
@@ -263,8 +264,9 @@ class LocalController:
     async def _keep_version(self, cluster: Manifest) -> None:
         """Keep the annotation of the own Cluster with the version of the daemon, and the formats that it writes."""
         annotations = meta.annotations_of(cluster)
-        wanted = write_daemon_version(__version__, before=annotations.get(meta.DAEMON, ""))
-        if annotations.get(meta.DAEMON) == wanted or not self._writes_version():
+        before = annotations.get(meta.DAEMON, "")
+        wanted = write_daemon_version(__version__, before=before)
+        if before == wanted or not self._writes_version(__version__, read_daemon_version(before)):
             return
         info = {**meta.metadata_of(cluster), "annotations": {**annotations, meta.DAEMON: wanted}}
         await self._api.replace(meta.CLUSTERS, {**cluster, "metadata": info})

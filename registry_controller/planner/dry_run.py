@@ -301,6 +301,9 @@ class _IgnoreChanges:
     def on_peers_changed(self) -> None:
         pass
 
+    def on_replicas_changed(self) -> None:
+        pass
+
     def on_schema_changed(self, kind: GroupKind) -> None:
         pass
 

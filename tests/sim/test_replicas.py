@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
+from registry_controller import __version__
 from registry_controller.api import meta
+from registry_controller.cache.replicas import VERSION_LABEL
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
-from tests.sim.cluster.member import Member, Replica
+from tests.sim.cluster.member import NAMESPACE, Member, Replica
 
 LATE_S = 2.0
 MANY = 120
@@ -292,5 +295,38 @@ def test_what_one_daemon_writes_after_a_restore_while_the_other_one_lists_stays(
         await group.settle()
         assert values(here) == values(owner)
         assert slow.runs
+
+
+@pytest.mark.clause("A11")
+def test_the_version_is_that_of_the_newest_ready_daemon_before_and_after_a_restart_and_once_it_is_gone() -> None:
+    """The later daemon is its Pod, and what it wrote. An earlier one that starts does not write before it knows it."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, _ = group.members
+        here.has_pods = True
+        await group.join()
+        await group.settle()
+        own = here.get("Pod", here.first.pod, namespace=NAMESPACE)["metadata"]
+        info = {"name": "later", "namespace": NAMESPACE, "labels": {**own["labels"], VERSION_LABEL: "9.9.9"}}
+        here.create({"kind": "Pod", "metadata": info})
+        ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+        here.replace({"kind": "Pod", "metadata": info, "status": ready}, subresource="status")
+        await group.settle()
+        annotations = {meta.DAEMON: json.dumps({"version": "9.9.9"})}
+        here.apply({"kind": "Cluster", "metadata": {"name": here.name, "annotations": annotations}})
+
+        def version() -> str:
+            found = here.get("Cluster", here.name)["metadata"]["annotations"]
+            return str(json.loads(found[meta.DAEMON])["version"])
+
+        mark = len(here.server.journal)
+        await asyncio.sleep(150.0)
+        await here.restart()
+        await asyncio.sleep(150.0)
+        written = [write for write in here.server.journal[mark:] if write.kind == "Cluster" and write.verb == "update"]
+        assert (version(), [write for write in written if write.changed and write.who == here.name]) == ("9.9.9", [])
+        here.delete("Pod", "later", namespace=NAMESPACE)
+        await asyncio.sleep(5.0)
+        assert version() == __version__
 
     simulate(scenario, n=2)

@@ -36,9 +36,9 @@ def test_each_has_a_share() -> None:
 
 
 class World:
-    def __init__(self, own: str = "one") -> None:
+    def __init__(self, own: str = "one", *, watches_pods: bool = False) -> None:
         self.changes = 0
-        self.replicas = Replicas(own=own, changed=self._changed)
+        self.replicas = Replicas(own=own, changed=self._changed, watches_pods=watches_pods)
 
     def _changed(self) -> None:
         self.changes += 1
@@ -170,12 +170,30 @@ def _pod_of(name: str, version: str, *, ready: str = "True") -> PartialObject:
 def test_the_newest_ready_replica_writes_the_version(own: str, other: str, writes: bool) -> None:
     replicas = World().replicas
     replicas.on_synced(5)
-    assert replicas.writes_version()
+    assert replicas.writes_version("1.0.0", "1.0.0")
     replicas.on_object(_pod_of("one", own))
     replicas.on_object(_pod_of("two", other))
-    assert replicas.writes_version() is writes
+    assert replicas.writes_version("1.0.0", "1.0.0") is writes
     replicas.on_object(_pod_of("two", other, ready="False"))
-    assert replicas.writes_version()
+    assert replicas.writes_version("1.0.0", "1.0.0")
+
+
+@pytest.mark.parametrize(
+    ("own", "over", "writes"),
+    [("2.0.0", "1.0.0", True), ("1.0.0", "2.0.0", False), ("1.0.0", "1.0.0", False), ("1.0.0", "", True)],
+)
+def test_a_replica_that_does_not_know_the_pods_writes_over_an_earlier_version_only(
+    own: str, over: str, writes: bool
+) -> None:
+    """A11: a later one may be ready, and would write its own again."""
+    world = World(watches_pods=True)
+    world.replicas.on_object(_pod_of("one", own))
+    assert world.replicas.writes_version(own, over) is writes
+    world.replicas.on_synced(5)
+    assert world.replicas.writes_version(own, over)
+    world.replicas.on_error(ApiError("403"))
+    assert world.replicas.writes_version(own, over) is writes
+    assert world.changes == 3
 
 
 def test_of_equal_versions_one_replica_writes_it() -> None:
@@ -185,7 +203,7 @@ def test_of_equal_versions_one_replica_writes_it() -> None:
         replicas.on_synced(5)
         for name in ("one", "two", "three"):
             replicas.on_object(_pod_of(name, "1.0.0"))
-        writers += replicas.writes_version()
+        writers += replicas.writes_version("1.0.0", "1.0.0")
     assert writers == 1
 
 
@@ -194,4 +212,4 @@ def test_a_replica_that_is_not_ready_leaves_the_version_to_the_others() -> None:
     replicas.on_synced(5)
     replicas.on_object(_pod_of("one", "2.0.0", ready="False"))
     replicas.on_object(_pod_of("two", "1.0.0"))
-    assert not replicas.writes_version()
+    assert not replicas.writes_version("1.0.0", "1.0.0")
