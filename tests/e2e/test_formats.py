@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from hack.controlplane import Kubelet
 from registry_controller import __version__
 from registry_controller.api import meta
+from registry_controller.cache.replicas import VERSION_LABEL
 from tests.e2e.group import (
+    API,
+    BIN,
     CONFIG_MAP,
     NAMESPACE,
     OWNER,
@@ -24,9 +30,13 @@ from tests.e2e.group import (
     rule,
     steadily,
 )
+from tests.e2e.history import recorded
 
 LATER = Path(__file__).with_name("later")
 _DEPLOYMENT = "deployment/cluster-registry-controller"
+_ACCOUNT = f"system:serviceaccount:{NAMESPACE}:cluster-registry-controller"
+_COUNT = 10
+_STATES = 12
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +98,108 @@ def test_a_copy_of_a_later_version_is_left_alone_until_that_version_is_back(memb
 def _messages(member: Member) -> list[str]:
     conditions = member.get("resourcesyncrule", "maps").get("status", {}).get("conditions", [])
     return [str(condition["message"]) for condition in conditions]
+
+
+@contextlib.contextmanager
+def _later_beside(member: Member) -> Iterator[Kubelet]:
+    """Run a replica of the later version beside the present one: a Deployment of its own, so that none is replaced."""
+    found = member.get("-n", NAMESPACE, _DEPLOYMENT)
+    template, label = found["spec"]["template"], {"only": "later"}
+    template["metadata"]["labels"] |= {VERSION_LABEL: "9.9.9", **label}
+    template["spec"]["containers"][0]["env"].append({"name": "PYTHONPATH", "value": str(LATER)})
+    spec = {**found["spec"], "selector": {"matchLabels": {**found["spec"]["selector"]["matchLabels"], **label}}}
+    info = {"name": "later", "namespace": NAMESPACE}
+    member.create({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": info, "spec": spec})
+    kubelet = Kubelet(member.cluster, namespace=NAMESPACE, deployment="later", path_prepend=[BIN])
+    kubelet.start()
+    try:
+        kubelet.wait_ready(timeout_s=180)
+        yield kubelet
+        assert kubelet.restarts == 0
+        assert '"level":"error"' not in kubelet.log.read_text(errors="replace")
+    finally:
+        kubelet.stop()
+        member.kubectl("-n", NAMESPACE, "delete", "deployment", "later")
+
+
+@pytest.mark.clause("A7", "A11")
+def test_two_versions_at_work_in_one_cluster_share_the_copies_without_a_fight(members: list[Member]) -> None:
+    """What the later one wrote stays its own; each state is stored once; the own Cluster names the later one.
+
+    The earlier one starts again meanwhile, without its memory.
+    """
+    one, two = members
+    labels, names = {"load": "both"}, [f"both-{number}" for number in range(_COUNT)]
+    for member in members:
+        member.kubectl("create", "namespace", "both")
+
+    def put(state: int, *more: str) -> None:
+        found = (config_map(name, {"state": str(state)}, namespace="both", labels=labels) for name in (*names, *more))
+        two.apply(*found)
+
+    def states() -> Mapping[str, str]:
+        found = one.get("-n", "both", "configmaps", "-l", "load=both")["items"]
+        return {item["metadata"]["name"]: item["data"]["state"] for item in found}
+
+    put(0)
+    match = {"match": [{"objectKey": {"namespace": "both"}, "labels": [{"matchLabels": labels}]}]}
+    one.create(rule("both", CONFIG_MAP, match, deletionPolicy="Delete"))
+    eventually(lambda: states() == dict.fromkeys(names, "0"), what="the copies of this version")
+    assert {_format_at(copy) for copy in one.get("-n", "both", "configmaps", "-l", "load=both")["items"]} == {1}
+    offset = one.cluster.audit_offset()
+    with (
+        recorded(one.cluster, "/api/v1/namespaces/both/configmaps?labelSelector=load%3Dboth") as copies,
+        recorded(one.cluster, f"/apis/{API}/resourcesyncrules?fieldSelector=metadata.name%3Dboth") as rules,
+        recorded(one.cluster, f"/apis/{API}/clusters?fieldSelector=metadata.name%3D{one.name}") as clusters,
+    ):
+        with _later_beside(one) as later:
+            eventually(lambda: _version_at(one, one.name) == "9.9.9", what="the later version is named")
+            for state in range(1, _STATES):
+                put(state, f"new-{state}")
+                names.append(f"new-{state}")
+                eventually(lambda state=state: states().get(names[0]) == str(state), what=f"state {state}")  # type: ignore[misc]
+                if state == _STATES // 2:
+                    one.daemon.restart()
+            one.daemon.wait_ready(timeout_s=180)
+            gone = [names.pop(0), names.pop()]
+            two.kubectl("-n", "both", "delete", "configmap", *gone)
+            put(_STATES)
+            eventually(lambda: states() == dict.fromkeys(names, str(_STATES)), what="the last state, and two are gone")
+            steadily(lambda: states() == dict.fromkeys(names, str(_STATES)) and _version_at(one, one.name) == "9.9.9")
+            texts = [one.log(), later.log.read_text(errors="replace"), json.dumps(rules)]
+        assert not any("Contested" in text or "keeps changing it" in text for text in texts)
+        eventually(lambda: _version_at(one, one.name) == __version__, what="the one that is left is named")
+    _hold_shared(copies, gone=gone)
+    versions = [json.loads(found["metadata"]["annotations"][meta.DAEMON])["version"] for found in clusters]
+    turns = [version for version, _ in itertools.groupby(versions)]
+    assert turns in (["9.9.9", __version__], [__version__, "9.9.9", __version__]), turns
+    deleted = [
+        line
+        for line in one.cluster.audit(offset)
+        if line["verb"] == "delete" and line["user"].get("username") == _ACCOUNT
+        if line["objectRef"].get("namespace") == "both" and line["responseStatus"]["code"] == 200
+    ]
+    assert sorted(line["objectRef"]["name"] for line in deleted) == sorted(gone)
+    last = {found["metadata"]["name"]: _format_at(found) for found in copies}
+    for line in deleted:
+        if last[line["objectRef"]["name"]] == 2:
+            assert line["userAgent"] == "registry-controller/9.9.9"
+
+
+def _hold_shared(copies: list[dict[str, Any]], *, gone: list[str]) -> None:
+    """The later version wrote; no copy went back to the earlier format or state, and none was written twice."""
+    formats: dict[str, list[int]] = {}
+    written: dict[str, list[int]] = {}
+    for copy in copies:
+        name = copy["metadata"]["name"]
+        formats.setdefault(name, []).append(_format_at(copy))
+        written.setdefault(name, []).append(int(copy["data"]["state"]))
+    for name, seen in formats.items():
+        assert seen == sorted(seen), f"{name} was written again in the earlier format: {seen}"
+    assert any(2 in seen for seen in formats.values())
+    for name, states in written.items():
+        assert len(states) == len(set(states)) + (name in gone), f"{name} was written twice: {states}"
+        assert states == sorted(states), f"{name} went back: {states}"
 
 
 def _stored(name: str) -> dict[str, Any]:
