@@ -96,7 +96,7 @@ def make(
         cluster_id=OUR_ID,
         tombstones=stones,
         deleted_rules=deleted or DeletedRules(),
-        writes_version=lambda: writes_version,
+        writes_version=lambda *_: writes_version,
         log=get_logger("test"),
     )
 
