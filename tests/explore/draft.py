@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from registry_controller.core.peer_health import count_silence
 from tests.explore.called import Removal, Truth, Truths, ways_to
 from tests.explore.daemon import with_own
-from tests.explore.steps import GHOST, LEFT, WAY_AT, State, Step
+from tests.explore.steps import GHOST, LEFT, State, Step
 from tests.explore.world import (
     ABSENCE,
     MEMBERS,
@@ -21,6 +22,7 @@ from tests.explore.world import (
     Mind,
     Peer,
     Rule,
+    Seat,
     Stone,
     Store,
     Way,
@@ -39,8 +41,9 @@ class Draft:
 
     def __init__(self, net: Network, state: State) -> None:
         self._net = net
-        self.clusters = [net.clusters[number] for number in state[: len(MEMBERS)]]
-        self.ways = {way: net.ways[state[at]] for way, at in WAY_AT.items()}
+        seats = [net.seats[number] for number in state[: len(MEMBERS)]]
+        self.clusters = [seat.cluster for seat in seats]
+        self.ways = {(who, other): way for who, seat in enumerate(seats) for other, way in enumerate(seat.ways) if way}
         self.ghost = net.ghosts[state[GHOST]]
         self.left = state[LEFT]
         self.removals: list[tuple[int, Removal]] = []
@@ -49,9 +52,9 @@ class Draft:
 
     def state(self) -> State:
         net = self._net
-        clusters = [net.clusters.number(cluster) for cluster in self.clusters]
-        ways = [net.ways.number(self.ways[way]) for way in WAYS]
-        return (*clusters, *ways, net.ghosts.number(self.ghost), self.left)
+        ways = [tuple(self.ways.get((who, other)) for other in MEMBERS) for who in MEMBERS]
+        seats = map(net.number, map(Seat, self.clusters, ways))
+        return (*seats, net.ghosts.number(self.ghost), self.left)
 
     def token(self, member: int) -> int | None:
         """Return the token that a member's API server accepts."""
@@ -96,10 +99,7 @@ class Draft:
             way = self.ways.get((who, member))
             if way is None or way.cut or not way.is_open:
                 return None
-            store, accepted = self.clusters[member].store, self.clusters[member].notes.accepted
-            rule = store.rule.uid if store.rule is not None and not store.rule.is_copy else 0
-            names = frozenset(found.name for found in store.secrets[member])
-            return Truth(store.clusters[member] is not None, names, rule, accepted)
+            return _truth(self.clusters[member].store, self.clusters[member].notes.accepted, member)
 
         return tuple(map(ask, MEMBERS))
 
@@ -356,6 +356,13 @@ class Draft:
         for who in MEMBERS:
             if self.clusters[who].mind is None:
                 self._restart(who, who)
+
+
+@cache
+def _truth(store: Store, accepted: int, member: int) -> Truth:
+    rule = store.rule.uid if store.rule is not None and not store.rule.is_copy else 0
+    names = frozenset(found.name for found in store.secrets[member])
+    return Truth(store.clusters[member] is not None, names, rule, accepted)
 
 
 def _older(seen: tuple[tuple[int, int], ...], tick: int) -> tuple[tuple[int, int], ...]:

@@ -12,19 +12,21 @@ from typing import Final, TypeVar
 
 from tests.explore.network import Network
 from tests.explore.steps import GHOST, LEFT, State, Step
-from tests.explore.world import MEMBERS, WAYS, Cluster, Ghost, Mind, Notes, Peer, Rule, Stone, Store, Way
+from tests.explore.world import MEMBERS, Cluster, Ghost, Mind, Notes, Peer, Rule, Seat, Stone, Store, Way
 
 Naming = tuple[int, ...]
 """The new number of each member."""
 
 NAMINGS: Final[tuple[Naming, ...]] = tuple(permutations(MEMBERS))
-_WAY_INDEX: Final = {way: index for index, way in enumerate(WAYS)}
-_COUNT: Final = len(MEMBERS)
 
 T = TypeVar("T")
 
 _Known = tuple[dict[int, int], dict[int, int], dict[int, int]]
-"""The numbers of clusters, ways and ghosts under other names."""
+"""The numbers of clusters, seats and ghosts under other names."""
+_Lowest = tuple[int, tuple[int, ...]]
+_CLUSTER: Final = 0
+_SEAT: Final = 1
+_GHOST: Final = 2
 
 
 def undo(naming: Naming) -> Naming:
@@ -32,7 +34,9 @@ def undo(naming: Naming) -> Naming:
     return tuple(naming.index(member) for member in MEMBERS)
 
 
-_BACK: Final = [NAMINGS.index(undo(naming)) for naming in NAMINGS]
+_OLD: Final = [undo(naming) for naming in NAMINGS]
+"""The earlier number of each member."""
+_BACK: Final = [NAMINGS.index(old) for old in _OLD]
 
 
 def _placed(values: tuple[T, ...], naming: Naming) -> tuple[T, ...]:
@@ -81,13 +85,19 @@ def _notes(notes: Notes, naming: Naming) -> Notes:
     return notes._replace(absent=_placed(notes.absent, naming), ordered=_stones(notes.ordered, naming))
 
 
+@cache
 def _cluster(cluster: Cluster, naming: Naming) -> Cluster:
     mind = _mind(cluster.mind, naming) if cluster.mind is not None else None
     return Cluster(_store(cluster.store, naming), _notes(cluster.notes, naming), mind)
 
 
-def _way(way: Way, naming: Naming) -> Way:
-    return way._replace(queue=tuple(_store(store, naming) for store in way.queue))
+@cache
+def _way(way: Way | None, naming: Naming) -> Way | None:
+    return way if way is None else way._replace(queue=tuple(_store(store, naming) for store in way.queue))
+
+
+def _seat(seat: Seat, naming: Naming) -> Seat:
+    return Seat(_cluster(seat.cluster, naming), _placed(tuple(_way(way, naming) for way in seat.ways), naming))
 
 
 def _ghost(ghost: Ghost, naming: Naming) -> Ghost:
@@ -108,69 +118,70 @@ class Fold:
     def __init__(self, net: Network) -> None:
         self._net = net
         self._known: list[_Known] = [({}, {}, {}) for _ in NAMINGS]
-        self._at = [
-            (
-                [naming.index(member) for member in MEMBERS],
-                [_COUNT + _WAY_INDEX[naming.index(who), naming.index(other)] for who, other in WAYS],
-            )
-            for naming in NAMINGS
-        ]
-        self._chosen: dict[State, tuple[int, ...]] = {}
+        self._lowest: list[dict[int, _Lowest]] = [{} for _ in MEMBERS]
 
     def canonical(self, state: State) -> tuple[State, int]:
-        """Return the state that stands for this one, and the number of the naming that leads to it."""
-        clusters = state[:_COUNT]
-        chosen = self._chosen.get(clusters)
-        if chosen is None:
-            chosen = self._chosen[clusters] = self._choose(state)
-        if len(chosen) == 1:
-            return self._renamed(state, chosen[0]), chosen[0]
-        return min((self._renamed(state, index), index) for index in chosen)
+        """Return the state that stands for this one, and the number of the naming that leads to it.
 
-    def _choose(self, state: State) -> tuple[int, ...]:
-        """Return the namings that lead to the lowest clusters."""
-        home = self._net.ghosts[state[GHOST]].home
-        # Where the rule has a home, that one is the first member.
-        namings = [n for n, naming in enumerate(NAMINGS) if home is None or naming[home] == 0]
-        first = [self._first(state, index) for index in namings]
-        return tuple(index for index, found in zip(namings, first, strict=True) if found == min(first))
+        It has the lowest clusters. Where the rule has a home, that one is the first member.
+        """
+        cluster_of = self._net.cluster_of
+        is_at_home = self._net.ghosts[state[GHOST]].home is not None
+        lowest, namings = self._first(0, cluster_of[state[0]])
+        if not is_at_home:
+            for member in MEMBERS[1:]:
+                cluster, others = self._first(member, cluster_of[state[member]])
+                if cluster <= lowest:
+                    namings = others if cluster < lowest else namings + others
+                    lowest = cluster
+        if len(namings) > 1:
+            clusters = [
+                [self._named(_CLUSTER, cluster_of[state[old]], index) for old in _OLD[index]] for index in namings
+            ]
+            least = min(clusters)
+            namings = tuple(index for index, found in zip(namings, clusters, strict=True) if found == least)
+            if len(namings) > 1:
+                return min((self._renamed(state, index), index) for index in namings)
+        return self._renamed(state, namings[0]), namings[0]
 
-    def _first(self, state: State, index: int) -> tuple[int, int, int]:
-        """Return the clusters of a renamed state."""
-        if index == 0:
-            return state[:_COUNT]  # type: ignore[return-value]
-        one, two, three = self._at[index][0]
-        known = self._known[index][0]
-        try:
-            return known[state[one]], known[state[two]], known[state[three]]
-        except KeyError:
-            for old in (one, two, three):
-                self._named(0, state[old], index)
-            return self._first(state, index)
+    def _first(self, member: int, cluster: int) -> _Lowest:
+        """Return the lowest number of a cluster whose member becomes the first, and the namings that lead to it."""
+        found = self._lowest[member].get(cluster)
+        if found is None:
+            namings = [index for index, naming in enumerate(NAMINGS) if naming[member] == 0]
+            numbers = [self._named(_CLUSTER, cluster, index) for index in namings]
+            lowest = min(numbers)
+            chosen = tuple(index for index, number in zip(namings, numbers, strict=True) if number == lowest)
+            found = self._lowest[member][cluster] = (lowest, chosen)
+        return found
 
     def _renamed(self, state: State, index: int) -> State:
         if index == 0:
             return state
-        known = self._known[index][1]
-        ways = [known.get(state[old]) for old in self._at[index][1]]
-        if None in ways:
-            ways = [self._named(1, state[old], index) for old in self._at[index][1]]
-        return (*self._first(state, index), *ways, self._named(2, state[GHOST], index), state[LEFT])  # type: ignore[arg-type]
+        one, two, three = _OLD[index]
+        _, seats, ghosts = self._known[index]
+        try:
+            return seats[state[one]], seats[state[two]], seats[state[three]], ghosts[state[GHOST]], state[LEFT]
+        except KeyError:
+            for seat in state[: len(MEMBERS)]:
+                self._named(_SEAT, seat, index)
+            self._named(_GHOST, state[GHOST], index)
+            return self._renamed(state, index)
 
     def _named(self, kind: int, number: int, index: int) -> int:
         known = self._known[index][kind]
         found = known.get(number)
         if found is None:
-            found = known[number] = self._rename(kind, number, index)
+            found = known[number] = self._rename(kind, number, NAMINGS[index])
             self._known[_BACK[index]][kind][found] = number
         return found
 
-    def _rename(self, kind: int, number: int, index: int) -> int:
-        net, naming = self._net, NAMINGS[index]
-        if kind == 0:
+    def _rename(self, kind: int, number: int, naming: Naming) -> int:
+        net = self._net
+        if kind == _CLUSTER:
             return net.clusters.number(_cluster(net.clusters[number], naming))
-        if kind == 1:
-            return net.ways.number(_way(net.ways[number], naming))
+        if kind == _SEAT:
+            return net.number(_seat(net.seats[number], naming))
         return net.ghosts.number(_ghost(net.ghosts[number], naming))
 
 

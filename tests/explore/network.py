@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Final, NamedTuple
 
 from tests.explore.called import Truths
 from tests.explore.daemon import Reaction, has_credentials, lacks_its_cluster, react
 from tests.explore.draft import Draft
-from tests.explore.steps import ACTS, GHOST, LEFT, WAY_AT, State, Step, Table
+from tests.explore.order import Order
+from tests.explore.steps import ACTS, GHOST, LEFT, State, Step, Table
 from tests.explore.world import (
     MEMBERS,
     TICKS,
@@ -22,16 +24,14 @@ from tests.explore.world import (
     Notes,
     Peer,
     Rule,
+    Seat,
     Store,
     Way,
     put,
     shown,
 )
 
-_READS: Final = [[(way[1], WAY_AT[way]) for way in WAYS if way[0] == who] for who in MEMBERS]
-"""Whom a daemon reads, and where its way is in a state."""
-_READERS: Final = [[(way[0], WAY_AT[way]) for way in WAYS if way[1] == who] for who in MEMBERS]
-"""Who reads a cluster, and where its way is in a state."""
+_OTHERS: Final = [tuple(other for other in MEMBERS if other != who) for who in MEMBERS]
 
 _JUDGED: Final = frozenset({"leave", "declare", "delete", "replace", "unrule", "crash"})
 """Acts that the ghost may remember."""
@@ -48,11 +48,26 @@ _CHANGES: Final[tuple[Callable[[Way], Way], ...]] = (
 
 _DELIVERIES: Final = {way: Step("deliver", *way) for way in WAYS}
 
-_Taken = tuple[int, int, int, int | None, tuple[int, ...]]
-"""A cluster after a step, the changes of the ways to it, the ghost if it changed, and the states that were shown."""
+
+class _Taken(NamedTuple):
+    """A step that was taken before: the cluster after it, the changes of the ways to it, the ghost, and what it wrote.
+
+    `ghost` is None where it stays, `written` has a number for the states that were written.
+    """
+
+    cluster: Cluster
+    changes: tuple[int, ...]
+    ghost: int | None
+    written: int
 
 
-_MEMBERS_OF: Final = [frozenset(who for who in MEMBERS if bits >> who & 1) for bits in range(1 << len(MEMBERS))]
+class _Move(NamedTuple):
+    """What a step does to a state, as it did before: to one seat, to the ghost, and to the ways that hear of it."""
+
+    step: Step
+    seat: int
+    ghost: int
+    written: int
 
 
 class Network:
@@ -61,27 +76,38 @@ class Network:
     def __init__(
         self, *, acts: Iterable[str] = ACTS, is_narrow: bool = True, is_reduced: bool = True, is_on_rule: bool = False
     ) -> None:
+        self.seats: Table[Seat] = Table()
         self.clusters: Table[Cluster] = Table()
-        self.ways: Table[Way] = Table()
         self.ghosts: Table[Ghost] = Table()
         self._acts = frozenset(acts)
         self._is_narrow = is_narrow
-        self._is_reduced = is_reduced
         self._is_on_rule = is_on_rule
+        self._order = Order(self._acts, is_reduced=is_reduced)
         self._reactions: dict[tuple[int, Cluster, Truths], Reaction] = {}
         self._credentials: dict[tuple[int, Cluster, int, int | None], bool] = {}
-        self.stores: Table[Store] = Table()
-        self._waits: dict[int, bool] = {}
         self._steps = _list_acts(self._acts)
         self._possible: dict[tuple[object, ...], tuple[Step, ...]] = {}
         self._taken: dict[tuple[object, ...], _Taken] = {}
-        self._facts: dict[int, tuple[int, tuple[int, bool] | None]] = {}
-        self._changed_ways: dict[tuple[int, int], int] = {}
         self._judged: set[tuple[object, ...]] = set()
-        self._dependencies: dict[tuple[int, ...], bool] = {}
-        self._lengthened: dict[tuple[int, tuple[int, int], int, int], int] = {}
-        self._answered: Table[tuple[object, ...]] = Table()
-        self._answers: dict[tuple[int, int], int] = {}
+        self._moves: dict[tuple[int, ...], tuple[tuple[Step, _Move | None], ...]] = {}
+        self._written: Table[tuple[Store, ...]] = Table()
+        self._written.number(())  # 0: nothing
+        self._told: dict[tuple[int, int, int], int] = {}
+        self._answers: Table[tuple[object, int]] = Table()
+        # Facts about each seat, in the order of their numbers.
+        self.cluster_of: list[int] = []
+        self._answer_of: list[int] = []
+        self._stance_of: list[int] = []
+        self._acting_of: dict[int, int] = {}
+
+    def number(self, seat: Seat) -> int:
+        """Return the number of a seat."""
+        found = self.seats.number(seat)
+        if found == len(self._answer_of):
+            self.cluster_of.append(self.clusters.number(seat.cluster))
+            self._answer_of.append(self._answers.number(_answer(seat.cluster, seat.who)))
+            self._stance_of.append(self._order.number(seat, may_act=False))
+        return found
 
     def react(self, who: int, cluster: Cluster, truths: Truths) -> Reaction:
         """Return a daemon's reaction; the same facts have the same one."""
@@ -89,6 +115,7 @@ class Network:
         found = self._reactions.get(key)
         if found is None:
             found = self._reactions[key] = react(who, cluster, truths)
+            self._reactions[who, found.cluster, truths] = Reaction(found.cluster, ())  # it has come to rest
         return found
 
     def has_credentials(self, who: int, cluster: Cluster, member: int, token: int | None) -> bool:
@@ -105,107 +132,103 @@ class Network:
         return len(self._reactions)
 
     def again(self, state: State, step: Step) -> State | None:
-        """Take a step as it was taken before; None where it must be worked out, and judged.
+        """Take a step as it was taken before; None where it must be worked out, and judged."""
+        move = self._find_move(state, step)
+        return self._moved(state, move, left=state[LEFT] - (step.kind != "deliver")) if move is not None else None
+
+    def _find_move(self, state: State, step: Step) -> _Move | None:
+        found = self._find(state, step)
+        if found is None:
+            return None
+        seat = self.number(_after(self.seats[state[step.who]], found))
+        return _Move(step, seat, state[GHOST] if found.ghost is None else found.ghost, found.written)
+
+    def _find(self, state: State, step: Step) -> _Taken | None:
+        """Return how a step was taken before.
 
         Most steps concern one cluster, the ways to it, and what its daemon may ask the others now. Where the laws judge
         more, it is what the ghost remembers, and which Clusters the others have of themselves.
         """
-        who = step.who
         key = self._concerned(state, step)
         found = self._taken.get(key)
         if found is None and key in self._judged:
-            found = self._taken.get(self._judged_by(state, who, key))
-        return self._changed(state, step, found) if found is not None else None
+            found = self._taken.get(self._judged_by(state, step.who, key))
+        return found
 
     def _concerned(self, state: State, step: Step) -> tuple[object, ...]:
         """Return what a step reads: the cluster, what is delivered, which ways are up, and what may be asked."""
-        who = step.who
-        (one, first), (two, second) = _READS[who]
-        facts = [self._way_facts(state[first]), self._way_facts(state[second])]
-        head = facts[step.other == two][1] if step.kind == "deliver" else None
-        others = (self._asked(state[one], one), self._asked(state[two], two))
-        return (step, state[who], head, facts[0][0], facts[1][0], *others)
-
-    def _way_facts(self, way: int) -> tuple[int, tuple[int, bool] | None]:
-        """Return a number for how a way is, and one for the next state on it, with whether that is a list."""
-        found = self._facts.get(way)
-        if found is None:
-            held = self.ways[way]
-            head = (self.stores.number(held.queue[0]), held.lists) if held.queue else None
-            found = self._facts[way] = (2 * held.cut + held.is_open, head)
-        return found
+        seat = self.seats[state[step.who]]
+        one, two = _OTHERS[step.who]
+        first, second = seat.ways[one], seat.ways[two]
+        assert first is not None
+        assert second is not None
+        way = first if step.other == one else second
+        head = (way.queue[0], way.lists) if step.kind == "deliver" else None
+        answers = (self._answers[self._answer_of[state[one]]][0], self._answers[self._answer_of[state[two]]][0])
+        return (step, seat.cluster, head, first.is_open, first.cut, second.is_open, second.cut, *answers)
 
     def _judged_by(self, state: State, who: int, key: tuple[object, ...]) -> tuple[object, ...]:
-        own = [self.clusters[state[member]].store.clusters[member] for member, _ in _READS[who]]
-        return (*key, state[GHOST], *[held.membership if held is not None else 0 for held in own])
+        return (*key, state[GHOST], *[self._answers[self._answer_of[state[other]]][1] for other in _OTHERS[who]])
 
-    def _changed(self, state: State, step: Step, found: _Taken) -> State:
-        who = step.who
-        (_, first), (_, second) = _READS[who]
-        after = list(state)
-        after[who], one, two, ghost, stores = found
-        after[first], after[second] = self._way_after(state[first], one), self._way_after(state[second], two)
-        if ghost is not None:
-            after[GHOST] = ghost
-        for store in stores:
-            for reader, to in _READERS[who]:
-                after[to] = self._longer(after[to], (reader, who), state[reader], store)
-        after[LEFT] -= step.kind != "deliver"
-        return tuple(after)
+    def _moved(self, state: State, move: _Move, *, left: int) -> State:
+        """Return the state after a step at one seat: the readers hear what was written."""
+        who, seats = move.step.who, list(state[: len(MEMBERS)])
+        seats[who] = move.seat
+        if move.written:
+            for reader in _OTHERS[who]:
+                seats[reader] = self._tell(seats[reader], who, move.written)
+        return (*seats, move.ghost, left)
 
-    def _way_after(self, way: int, change: int) -> int:
-        """Return a way after one of the changes that one step can make; there are a few."""
-        if not change:
-            return way
-        found = self._changed_ways.get((way, change))
+    def _tell(self, reader: int, who: int, written: int) -> int:
+        """Return the seat of a reader with the states on its way that a member wrote."""
+        key = (reader, who, written)
+        found = self._told.get(key)
         if found is None:
-            found = self._changed_ways[way, change] = self.ways.number(_CHANGES[change](self.ways[way]))
+            seat = self.seats[reader]
+            way = seat.ways[who]
+            assert way is not None
+            for store in self._written[written]:
+                way = self.lengthened(way, seat.cluster, (seat.who, who), store)
+            found = self._told[key] = self.number(seat._replace(ways=put(seat.ways, who, way)))
         return found
-
-    def _change_of(self, before: int, after: int) -> int | None:
-        return next((one for one in range(len(_CHANGES)) if self._way_after(before, one) == after), None)
 
     def keep(self, state: State, step: Step, draft: Draft, reached: State) -> None:
         """Keep the outcome of a step that keeps the laws, where it concerns one cluster alone."""
         who = step.who
         if step.kind not in _CONCERN_ONE or draft.opened:
             return
-        before, now = self.clusters[state[who]], draft.clusters[who]
-        if now.notes.accepted not in (before.notes.accepted, 0):
+        before, now = self.seats[state[who]], self.seats[reached[who]]
+        if now.cluster.notes.accepted not in (before.cluster.notes.accepted, 0):
             return  # others may read it again
-        one, two = (self._change_of(state[at], reached[at]) for _, at in _READS[who])
-        if one is None or two is None:
+        changes = [_change_of(one, two) for one, two in zip(before.ways, now.ways, strict=True)]
+        if None in changes:
             return
         ghost = reached[GHOST] if reached[GHOST] != state[GHOST] else None
-        stores = tuple(map(self.stores.number, draft.written))
-        found = (reached[who], one, two, ghost, stores)
-        if self._changed(state, step, found) != reached:
+        found = _Taken(now.cluster, tuple(changes), ghost, self._written.number(tuple(draft.written)))  # type: ignore[arg-type]
+        move = _Move(step, reached[who], reached[GHOST], found.written)
+        if self._moved(state, move, left=reached[LEFT]) != reached:
             return
         key = self._concerned(state, step)
-        both = zip(before.store.clusters, now.store.clusters, strict=True)
+        both = zip(before.cluster.store.clusters, now.cluster.store.clusters, strict=True)
         if draft.removals or step.kind in _JUDGED or any((had is None) != (has is None) for had, has in both):
             self._judged.add(key)
             key = self._judged_by(state, who, key)
         self._taken[key] = found
 
-    def _asked(self, cluster: int, member: int) -> int:
-        """Return a number for what is read of a cluster at any moment: its answers, and the token that it accepts."""
-        found = self._answers.get((cluster, member))
-        if found is None:
-            store, notes, _ = self.clusters[cluster]
-            own = store.rule if store.rule is not None and not store.rule.is_copy else None
-            answer = (store.clusters[member] is None, store.secrets[member], own, notes.accepted)
-            found = self._answers[cluster, member] = self._answered.number(answer)
-        return found
-
-    def _longer(self, way: int, both: tuple[int, int], reader: int, store: int) -> int:
-        """Return a way with one more state on it."""
-        key = (way, both, reader, store)
-        found = self._lengthened.get(key)
-        if found is None:
-            longer = self.lengthened(self.ways[way], self.clusters[reader], both, self.stores[store])
-            found = self._lengthened[key] = self.ways.number(longer)
-        return found
+    def _deliveries(self, state: State, who: int) -> Iterator[tuple[Step, Draft | State]]:
+        """Make each delivery to a member, each on its own."""
+        one, two = _OTHERS[who]
+        key = (state[who], self._answer_of[state[one]], self._answer_of[state[two]], state[GHOST])
+        moves = self._moves.get(key)
+        if moves is None:
+            steps = [_DELIVERIES[who, source] for source in self._order.sources(self._stance_of[state[who]])]
+            for step in steps:
+                yield step, self.again(state, step) or self.take(state, step)
+            # Now that they were judged, they are known.
+            self._moves[key] = tuple((step, self._find_move(state, step)) for step in steps)
+            return
+        for step, move in moves:
+            yield step, self.take(state, step) if move is None else self._moved(state, move, left=state[LEFT])
 
     def show(self, store: Store, reader: int) -> Store:
         """Return what a way carries of a state to a reader."""
@@ -261,10 +284,10 @@ class Network:
             for who in MEMBERS
         ]
         notes = [Notes(rules=1 if rule.home == who else 0) for who, rule in enumerate(rules)]
-        numbers = [self.clusters.number(Cluster(*found)) for found in zip(stores, notes, minds, strict=True)]
-        way = self.ways.number(Way(is_open=True))
+        clusters = [Cluster(*found) for found in zip(stores, notes, minds, strict=True)]
+        ways = [put((Way(is_open=True),) * len(MEMBERS), who, None) for who in MEMBERS]
         ghost = Ghost(home=0 if self._acts & _OF_RULE else None)
-        return (*numbers, *[way] * len(WAYS), self.ghosts.number(ghost), acts)
+        return (*map(self.number, map(Seat, clusters, ways)), self.ghosts.number(ghost), acts)
 
     def _peers(self, who: int, stores: list[Store]) -> tuple[Peer | None, ...]:
         """Return what a daemon knows of the others, which it has heard."""
@@ -275,92 +298,34 @@ class Network:
 
     def is_quiet(self, state: State) -> bool:
         """Return whether nothing is under way to a daemon that runs."""
-        return not any(self._is_ready(state, way, at) for way, at in WAY_AT.items())
-
-    def _is_ready(self, state: State, way: tuple[int, int], at: int) -> bool:
-        found = self._waits.get(state[at])
-        if found is None:
-            held = self.ways[state[at]]
-            found = self._waits[state[at]] = bool(held.queue) and not held.cut
-        return found and self.clusters[state[way[0]]].mind is not None
-
-    def _choose(self, state: State, ready: list[tuple[int, int]]) -> frozenset[int]:
-        """Choose the members that take their steps now; their steps commute with all that may come before them.
-
-        Of each way that leads on from here, some step of these members is the first: it may as well come now. A set of
-        members may go first when nothing new can reach them from the others, because each of their ways has a state to
-        deliver already, and none of their steps asks the others anything.
-        """
-        needs = [1 << member for member in MEMBERS]
-        for member, other in WAYS:
-            if self._depends(state, member, other):
-                needs[member] |= 1 << other
-        found = min(self._close(needs, 1 << reader, ready) for reader in {reader for reader, _ in ready})
-        return _MEMBERS_OF[found[2]]
-
-    def _close(self, needs: list[int], members: int, ready: list[tuple[int, int]]) -> tuple[int, int, int]:
-        """Return how many members need each other, how many of the deliveries are theirs, and a bit for each."""
-        for _ in MEMBERS:
-            for member in MEMBERS:
-                if members >> member & 1:
-                    members |= needs[member]
-        return members.bit_count(), sum(members >> reader & 1 for reader, _ in ready), members
-
-    def _depends(self, state: State, member: int, other: int) -> bool:
-        """Return whether a step of another member may come between, or does not commute with, one of this member."""
-        there, back = WAY_AT[member, other], WAY_AT[other, member]
-        left = min(state[LEFT], 2)
-        key = (member, other, state[member], state[other], state[there], state[back], left)
-        found = self._dependencies.get(key)
-        if found is None:
-            found = self._dependencies[key] = self._may_depend(
-                (member, other), self.ways[state[there]], self.ways[state[back]], state, left
-            )
-        return found
-
-    def _may_depend(self, both: tuple[int, int], there: Way, back: Way, state: State, left: int) -> bool:
-        clusters = [self.clusters[state[member]] for member in both]
-        is_down = any(cluster.mind is None for cluster in clusters)
-        if left and "swap" in self._acts and (left > 1 or any(_may_swap(cluster.store) for cluster in clusters)):
-            return True
-        if left and ((is_down and "restart" in self._acts) or (there.cut and "heal" in self._acts)):
-            return True  # it lists the other
-        if is_down:
-            return False
-        if not (there.is_open and back.is_open):
-            return True  # where it is opened, its reader lists the other
-        if any(cluster.store.clusters[member] is None for member, cluster in zip(both, clusters, strict=True)):
-            return True  # who has left may withdraw its credentials, and who is missing may be asked for
-        # The first of the two takes one step, the other one any number of steps before.
-        for cluster, asked, queue in ((clusters[0], both[1], there.queue[:1]), (clusters[1], both[0], back.queue)):
-            peer = cluster.mind.peers[asked] if cluster.mind is not None else None
-            views = (*queue, *((peer.view,) if peer is not None and peer.view is not None else ()))
-            if any(view.clusters[asked] is None for view in views):
-                return True  # it may be asked for by name
-            if left and any(_may_ask(cluster.store, view, asked) for view in views):
-                return True  # people may change the answer
-        return not there.queue and not there.cut
+        return not any(self._order.sources(self._stance_of[seat]) for seat in state[: len(MEMBERS)])
 
     def is_whole(self, state: State) -> bool:
         """Return whether no way is cut, and every daemon runs."""
-        ways = state[len(MEMBERS) : GHOST]
-        return all(self.clusters[state[who]].mind for who in MEMBERS) and not any(self.ways[way].cut for way in ways)
+        seats = [self.seats[number] for number in state[: len(MEMBERS)]]
+        return all(seat.cluster.mind and not any(way and way.cut for way in seat.ways) for seat in seats)
 
     def after(self, state: State) -> Iterator[tuple[Step, Draft | State]]:
         """Take each step that is possible, each on its own; what needs no judgement comes as a state."""
-        ready = [way for way, at in WAY_AT.items() if self._is_ready(state, way, at)]
-        chosen = self._choose(state, ready) if ready and self._is_reduced else frozenset(MEMBERS)
-        for who, member in ready:
-            if who not in chosen:
-                continue
-            step = _DELIVERIES[who, member]
-            yield step, self.again(state, step) or self.take(state, step)
-        if state[LEFT]:
+        one, two, three, _, left = state
+        stances: Sequence[int] | Mapping[int, int] = self._stance_of
+        if left:
+            stances = {seat: self._acting_stance(seat) for seat in state[: len(MEMBERS)]}
+        chosen = self._order.first(stances[one], stances[two], stances[three], left)
+        for who in chosen:
+            yield from self._deliveries(state, who)
+        if left:
             for step in self._possible_acts(state):
-                if step.who in chosen or (step.kind == "swap" and step.other in chosen):
+                if not chosen or step.who in chosen or (step.kind == "swap" and step.other in chosen):
                     yield step, self.again(state, step) or self.take(state, step)
-        if not ready:
+        if not chosen:
             yield from self._rest(state)
+
+    def _acting_stance(self, seat: int) -> int:
+        found = self._acting_of.get(seat)
+        if found is None:
+            found = self._acting_of[seat] = self._order.number(self.seats[seat], may_act=True)
+        return found
 
     def _rest(self, state: State) -> Iterator[tuple[Step, Draft]]:
         """Let time pass while nothing is under way; what is due earlier comes first."""
@@ -399,7 +364,7 @@ class Network:
 
     def _is_possible(self, step: Step, state: State) -> bool:
         kind, who, other = step
-        ours, theirs = self.clusters[state[who]], self.clusters[state[other]]
+        ours, theirs = self.seats[state[who]].cluster, self.seats[state[other]].cluster
         if kind in _OF_RULE:
             return who == self.ghosts[state[GHOST]].home and (ours.store.rule is None) == (kind == "rule")
         if kind in ("rename", "rotate") and not ours.notes.accepted:
@@ -411,12 +376,13 @@ class Network:
         if who == other:
             return False
         if kind in ("cut", "heal"):
-            return bool(self.ways[state[WAY_AT[who, other]]].cut) == (kind == "heal")
+            way = self.seats[state[who]].ways[other]
+            return way is not None and bool(way.cut) == (kind == "heal")
         if kind == "declare":
             held = ours.store.clusters[other]
             return held is not None and (not held.is_ready or lacks_its_cluster(who, ours, other))
         assert kind == "swap"
-        is_member = all(_is_free(member, self.clusters[state[member]].store) for member in (who, other))
+        is_member = _is_free(who, ours.store) and _is_free(other, theirs.store)
         both = ours.store.clusters[other] is not None and theirs.store.clusters[who] is not None
         return who < other and is_member and not both
 
@@ -432,16 +398,9 @@ def _list_acts(kinds: frozenset[str]) -> list[tuple[tuple[int, ...], list[Step]]
     for kind in sorted(kinds):
         for who in MEMBERS:
             for other in MEMBERS if kind in _OF_TWO else (who,):
-                which: tuple[int, ...] = (who,)
-                if who != other and (kind in _OF_WAYS or kind == "swap"):
-                    which = (WAY_AT[who, other],) if kind in _OF_WAYS else (who, other)
+                which = (who, other) if kind == "swap" and who != other else (who,)
                 found.setdefault(which, []).append(Step(kind, who, other))
     return list(found.items())
-
-
-def _may_swap(store: Store) -> bool:
-    """Return whether a cluster lacks a member, or may come to lack one by what was said already."""
-    return bool(store.stones) or None in store.clusters
 
 
 def _is_free(member: int, store: Store) -> bool:
@@ -449,10 +408,29 @@ def _is_free(member: int, store: Store) -> bool:
     return store.clusters[member] is not None or not any(store.clusters)
 
 
-def _may_ask(store: Store, view: Store, asked: int) -> bool:
-    """Return whether a cluster with this view of another one may ask it by name for the rule or a Secret."""
-    rule = store.rule
-    has_rule = rule is not None and rule.home == asked and rule.is_copy
-    is_rule_gone = has_rule and (view.rule is None or view.rule.uid != rule.uid) if rule is not None else False
-    names = {found.name for found in view.secrets[asked]}
-    return is_rule_gone or any(one.name not in names for one in store.secrets[asked])
+@cache
+def _answer(cluster: Cluster, who: int) -> tuple[object, int]:
+    """Return what is read of a cluster at any moment: its answers, and the token it accepts; and its membership."""
+    store, notes = cluster.store, cluster.notes
+    own, rule = store.clusters[who], store.rule
+    made_here = rule if rule is not None and not rule.is_copy else None
+    answers = (own is None, store.secrets[who], made_here, notes.accepted)
+    return answers, own.membership if own is not None else 0
+
+
+def _after(seat: Seat, taken: _Taken) -> Seat:
+    """Return a seat after a step that was taken before."""
+    ways = (way if way is None else _changed(way, change) for way, change in zip(seat.ways, taken.changes, strict=True))
+    return Seat(taken.cluster, tuple(ways))
+
+
+@cache
+def _changed(way: Way, change: int) -> Way:
+    """Return a way after one of the changes that one step can make; there are a few."""
+    return _CHANGES[change](way)
+
+
+def _change_of(before: Way | None, after: Way | None) -> int | None:
+    if before is None:
+        return 0
+    return next((one for one in range(len(_CHANGES)) if _changed(before, one) == after), None)

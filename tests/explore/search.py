@@ -130,7 +130,7 @@ class Search:
         return frozenset(map(self._values, self._rests))
 
     def _values(self, state: State) -> tuple[object, ...]:
-        clusters = [known(self._net.clusters[state[who]], who) for who in MEMBERS]
+        clusters = [known(self._net.seats[state[who]].cluster, who) for who in MEMBERS]
         return (*clusters, self._net.ghosts[state[GHOST]], state[LEFT])
 
     def run(self, *, at_most_s: float = 60.0, at_most_states: int = 0, at_most_mib: int = 0) -> Found:

@@ -1,7 +1,8 @@
 """The words of the search: its steps, and its states.
 
-A state is a tuple of numbers: of the three clusters, the six ways, the ghost, and the acts that are left. Each number
-stands for a value in a table, so that a daemon's reaction to the same facts is computed once in a search.
+A state is a tuple of numbers: of the three seats, the ghost, and the acts that are left. A seat is a cluster with the
+ways by which its daemon reads the others. Each number stands for a value in a table, so that what happens at a seat
+that is the same is computed once in a search.
 """
 
 from __future__ import annotations
@@ -9,19 +10,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from tests.explore.world import (
-    MEMBERS,
-    NAMES,
-    WAYS,
-)
+from tests.explore.world import MEMBERS, NAMES
 
 T = TypeVar("T", bound=Hashable)
 
 State = tuple[int, ...]
-"""Numbers of the clusters, of the ways in the order of WAYS, of the ghost, and the count of acts that are left."""
+"""Numbers of the seats and of the ghost, and the count of acts that are left."""
 
-WAY_AT: Final = {way: len(MEMBERS) + index for index, way in enumerate(WAYS)}
-GHOST: Final = len(MEMBERS) + len(WAYS)
+GHOST: Final = len(MEMBERS)
 LEFT: Final = GHOST + 1
 
 

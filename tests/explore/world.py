@@ -30,20 +30,28 @@ class Interned:
 
     __slots__ = ()
     _known: ClassVar[dict[tuple[object, ...], Any]]
+    _places: ClassVar[dict[str, int]]
 
     def __init_subclass__(cls) -> None:
         cls._known = {}
+        cls._places = {name: place for place, name in enumerate(cls._fields)}  # type: ignore[attr-defined]
 
     def __new__(cls, *values: object, **named: object) -> Self:
-        made = super().__new__(cls, *values, **named)
-        known: Self = cls._known.setdefault(tuple(made), made)  # type: ignore[call-overload]
-        return known
+        return cls._make(super().__new__(cls, *values, **named))  # type: ignore[call-overload]
 
     @classmethod
     def _make(cls, values: Iterable[object]) -> Self:
         key = tuple(values)
         found: Self | None = cls._known.get(key)
-        return found if found is not None else cls(*key)
+        if found is None:
+            found = cls._known[key] = tuple.__new__(cls, key)  # type: ignore[type-var]
+        return found
+
+    def _replace(self, **changed: object) -> Self:
+        values, places = list(self), self._places  # type: ignore[call-overload]
+        for name, value in changed.items():
+            values[places[name]] = value
+        return self._make(values)
 
     __hash__ = object.__hash__
 
@@ -245,6 +253,22 @@ class Way(Interned, _Way):
     """
 
     __slots__ = ()
+
+
+class _Seat(NamedTuple):
+    cluster: Cluster
+    ways: tuple[Way | None, ...]
+
+
+class Seat(Interned, _Seat):
+    """One member: its cluster, and the ways by which its daemon reads the others, None for itself."""
+
+    __slots__ = ()
+
+    @property
+    def who(self) -> int:
+        """The member."""
+        return self.ways.index(None)
 
 
 WAYS: Final = tuple((reader, source) for reader in MEMBERS for source in MEMBERS if reader != source)
