@@ -1,21 +1,24 @@
 """One daemon of the abstract network, from a change to its rest: it writes until nothing is left to write.
 
-Called: `plan_own_cluster` and `relayed_claims`, and what `facts` and `deciding` call.
+Called: `plan_own_cluster`, `find_lost_farewell` and `relayed_claims`, and what `facts` and `deciding` call.
 
 Law: a daemon's reaction depends on nothing but its cluster and, where an owner is asked by name, on that owner.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from registry_controller.api.tombstone import Tombstone
 from registry_controller.core.decision.lost_cluster import LostClusterFacts, Make, plan_own_cluster
 from registry_controller.core.decision.membership import relayed_claims
+from registry_controller.core.decision.own_tombstone import FarewellFacts, find_lost_farewell
 from registry_controller.core.decision.tombstones import Leavers
-from tests.explore.called import NUMBERS, Removal, Truths, ways_to
+from tests.explore.called import IDS, NUMBERS, TODAY, Removal, Truths, stone_of, tombstone_of, uid_of, ways_to
 from tests.explore.deciding import Deciding
 from tests.explore.facts import seconds_of
-from tests.explore.world import MEMBERS, NAMES, Cluster, Credentials, Held, named, put
+from tests.explore.world import MEMBERS, NAMES, Cluster, Credentials, Held, Stone, named, put
 
 _MOST: Final = 60
 
@@ -63,8 +66,12 @@ class _Daemon(Deciding):
     def _keep_own(self, found: Leavers) -> bool:
         """Make the own Cluster, publish credentials, or withdraw them; return whether anything changed."""
         own, secrets = self.own(), self.store.secrets[self.who]
-        has_farewell = any(stone.member == stone.by == self.who for stone in self.store.stones)
-        if own is None and has_farewell:
+        facts = self._farewell_facts()
+        lost = find_lost_farewell(facts)
+        if lost is not None:
+            self.store = self.store._replace(stones=self.store.stones | {stone_of(lost)})
+            return True
+        if own is None and facts.stored:
             self.mind = self.mind._replace(missing=None, has_last=False)
             if not secrets or any(self.store.clusters):
                 return False
@@ -74,14 +81,14 @@ class _Daemon(Deciding):
         if own is None:
             missing = self.mind.missing or 0
             self.mind = self.mind._replace(missing=missing)
-            facts = LostClusterFacts(
+            lost_facts = LostClusterFacts(
                 name=NAMES[self.who],
-                has_farewell=has_farewell,
+                has_farewell=False,
                 last={"metadata": {"name": NAMES[self.who]}} if self.mind.has_last else None,
                 missing_s=seconds_of(missing),
                 awaits_members=any(self._awaits(member) for member in MEMBERS),
             )
-            if not isinstance(plan_own_cluster(facts), Make):
+            if not isinstance(plan_own_cluster(lost_facts), Make):
                 return False
             self._make_own()
             return True
@@ -89,6 +96,28 @@ class _Daemon(Deciding):
         before = self.store
         self._publish(own)
         return self.store != before
+
+    def _farewell_facts(self) -> FarewellFacts:
+        """Return the facts about the own tombstones; nobody deletes one here, or withdraws it."""
+        views = {number: peer.view for number, peer in self.peers() if peer.is_alive and peer.view is not None}
+        held = {number: view.clusters[self.who] for number, view in views.items()}
+        return FarewellFacts(
+            has_cluster=self.own() is not None,
+            saw_cluster=self.mind.has_last,
+            stored=self._own_stones(self.store.stones),
+            seen=frozenset(),
+            withdrawn=frozenset(),
+            alive=self._alive(),
+            shown={IDS[number]: self._own_stones(view.stones) for number, view in views.items()},
+            held_as={
+                IDS[number]: frozenset({uid_of(self.who, one.membership)} if one is not None else ())
+                for number, one in held.items()
+            },
+            today=TODAY,
+        )
+
+    def _own_stones(self, stones: Iterable[Stone]) -> frozenset[Tombstone]:
+        return frozenset(tombstone_of(stone) for stone in stones if stone.member == stone.by == self.who)
 
     def _publish(self, own: Held) -> None:
         """Keep the Secret that the own Cluster names, with credentials that the API server accepts."""

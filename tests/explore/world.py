@@ -279,16 +279,18 @@ def put(values: tuple, index: int, value: object) -> tuple:  # type: ignore[type
     return (*values[:index], value, *values[index + 1 :])
 
 
-_ANY: Final = Held(0, 0, is_copy=True)
-
-
 @cache
 def shown(store: Store, reader: int) -> Store:
     """Return what a reader reads of a store: no copies of objects, and of its own Cluster there only that it is there.
 
-    A change of the rest is no event for the reader, whose decisions on that read it nowhere.
+    Which one it is counts where a tombstone there says that the reader left as this one. A change of the rest is no
+    event for the reader, whose decisions on that read it nowhere.
     """
-    clusters = put(store.clusters, reader, _ANY if store.clusters[reader] is not None else None)
+    held = store.clusters[reader]
+    if held is not None:
+        has_left = any(stone[:3] == (reader, held.membership, reader) for stone in store.stones)
+        held = Held(held.membership if held.is_copy and has_left else 0, 0, is_copy=True)
+    clusters = put(store.clusters, reader, held)
     return store._replace(clusters=clusters, secrets=put(store.secrets, reader, ()), copies=(None,) * len(MEMBERS))
 
 
