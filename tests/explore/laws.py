@@ -9,7 +9,7 @@ from registry_controller.core.decision.decision import Reason
 from tests.explore.called import Removal
 from tests.explore.draft import Draft
 from tests.explore.steps import Step
-from tests.explore.world import ABSENCE, MEMBERS, NAMES, WAYS, WINDOW, Cluster, Ghost, put
+from tests.explore.world import ABSENCE, MEMBERS, MOMENT, NAMES, TICKS, WAYS, WINDOW, Cluster, Ghost, put
 
 RETURNS = "who has left comes back only by a new swap"
 LIVES = "who lives is never removed"
@@ -45,7 +45,25 @@ def check_step(step: Step, before: Draft, after: Draft) -> Breach | None:
                 continue
             if (who, member, held.membership) in after.ghost.removed:
                 return Breach(RETURNS, who, member, "{other} is a member at {who} again")
+    if TICKS.get(step.kind, MOMENT) > MOMENT and (breach := next(_refused_ways(before, after), None)):
+        return breach
     return None if step.kind == "swap" else next(_unnamed_secrets(before, after), None)
+
+
+def _refused_ways(before: Draft, after: Draft) -> Iterator[Breach]:
+    """Find readers whose token was refused before time passed, and who read on."""
+    for who, member in WAYS:
+        way, accepted = after.ways[who, member], after.token(member)
+        is_read = way.is_open and not way.cut and before.token(member) == accepted
+        if is_read and accepted not in _tokens(who, member, before) | _tokens(who, member, after):
+            yield Breach(WITHDRAWN, who, member, "{who} reads {other} with credentials that were withdrawn")
+
+
+def _tokens(who: int, member: int, found: Draft) -> set[int]:
+    """Return the tokens for a member that a cluster has, or that others show it."""
+    store, mind = found.clusters[who].store, found.clusters[who].mind
+    views = [peer.view for peer in mind.peers if peer is not None] if mind is not None else []
+    return {known.token for one in (store, *views) if one is not None for known in one.secrets[member]}
 
 
 def _unnamed_secrets(before: Draft, after: Draft) -> Iterator[Breach]:

@@ -13,6 +13,7 @@ from hack.programs.planted import PLANTED, Bug, plant
 from tests.explore.draft import Draft
 from tests.explore.in_sim import ids, play
 from tests.explore.laws import AGREE, COPIES, DWELL, WITHDRAWN, check_step
+from tests.explore.network import Network
 from tests.explore.search import COMPLETE, Search, replay
 from tests.explore.steps import ACTS, Step
 from tests.sim.cluster.clock import virtual_clocks
@@ -114,6 +115,18 @@ def test_a_trace_is_played_again() -> None:
     """Who leaves is removed by all that hear it; nothing of that is broken."""
     steps = [Step("leave", 0, 0), *(Step("deliver", who, 0) for who in (1, 1, 2, 2))]
     assert replay(steps) is None
+
+
+def test_who_reads_on_with_refused_credentials_breaks_a_law() -> None:
+    """P3: once time has passed, no open way has a token that its member refused before."""
+    net = Network()
+    before, after = net.draft(net.begin(1)), net.draft(net.begin(1))
+    assert check_step(Step("window"), before, after) is None
+    for draft in (before, after):
+        draft.clusters[0] = draft.clusters[0]._replace(notes=draft.clusters[0].notes._replace(accepted=2))
+    breach = check_step(Step("window"), before, after)
+    assert breach is not None
+    assert (breach.law, breach.who, breach.other) == (WITHDRAWN, 1, 0)
 
 
 def test_copies_of_a_member_that_cannot_be_read_any_more_stay_with_a_deleted_rule() -> None:
