@@ -25,13 +25,12 @@ def main(options: argparse.Namespace) -> int:
         print("--on-rule: unrule is not among the kinds", file=sys.stderr)
         return 2
     print(f"{options.acts} acts of: {', '.join(sorted(kinds))}{', one of them unrule' if options.on_rule else ''}")
-    found = Search(acts=options.acts, kinds=kinds, is_on_rule=options.on_rule).run(
-        at_most_s=options.seconds, at_most_states=options.states, at_most_mib=options.memory
-    )
+    search = Search(acts=options.acts, kinds=kinds, is_on_rule=options.on_rule, has_newcomer=options.newcomer)
+    found = search.run(at_most_s=options.seconds, at_most_states=options.states, at_most_mib=options.memory)
     print(found)
     print("abstracted:", *ABSTRACTED, sep="\n  ")
     if found.broken is not None:
-        if replay(found.trace, kinds=kinds) is None:
+        if replay(found.trace, kinds=kinds, has_newcomer=options.newcomer) is None:
             print("these names do not lead there: where relays are equal, the daemon chooses by their IDs")
         return 1
     return 0 if found.ended_by == COMPLETE else 2
@@ -44,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--acts", type=int, default=3, metavar="N", help="how many acts (3)")
     parser.add_argument("--kinds", default="", metavar="ACT,ACT", help="the acts to choose from (all)")
     parser.add_argument("--on-rule", action="store_true", help="only schedules in which the rule is deleted")
+    parser.add_argument("--newcomer", action="store_true", help="begin with two members, and a third that may swap")
     parser.add_argument("--seconds", type=float, default=3600.0, metavar="S", help="end after so many seconds (3600)")
     parser.add_argument("--states", type=int, default=0, metavar="N", help="end at so many states (no bound)")
     parser.add_argument("--memory", type=int, default=4096, metavar="MIB", help="end at so much memory (4096)")

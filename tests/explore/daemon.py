@@ -66,12 +66,11 @@ class _Daemon(Deciding):
     def _keep_own(self, found: Leavers) -> bool:
         """Make the own Cluster, publish credentials, or withdraw them; return whether anything changed."""
         own, secrets = self.own(), self.store.secrets[self.who]
-        facts = self._farewell_facts()
-        lost = find_lost_farewell(facts)
-        if lost is not None:
+        has_farewell = own is None and bool(self._own_stones(self.store.stones))
+        if own is None and not has_farewell and (lost := find_lost_farewell(self._farewell_facts())) is not None:
             self.store = self.store._replace(stones=self.store.stones | {stone_of(lost)})
             return True
-        if own is None and facts.stored:
+        if has_farewell:
             self.mind = self.mind._replace(missing=None, has_last=False)
             if not secrets or any(self.store.clusters):
                 return False

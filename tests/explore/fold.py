@@ -106,7 +106,7 @@ def _ghost(ghost: Ghost, naming: Naming) -> Ghost:
         frozenset((naming[member], membership) for member, membership in ghost.declared),
         frozenset((naming[who], naming[member], membership) for who, member, membership in ghost.removed),
         _placed(ghost.missing, naming),
-        frozenset(naming[member] for member in ghost.returned),
+        frozenset(naming[member] for member in ghost.joining),
         None if ghost.home is None else naming[ghost.home],
         ghost.ended,
     )

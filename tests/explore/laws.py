@@ -129,7 +129,7 @@ def _differences(clusters: list[Cluster], ghost: Ghost) -> Iterator[Breach]:
     own = [cluster.store.clusters[who] for who, cluster in enumerate(clusters)]
     out = ghost.out()
     members = [who for who in MEMBERS if own[who] is not None and who not in out]
-    groups = _groups(members, clusters, out | ghost.returned)
+    groups = _groups(members, clusters, out | ghost.joining)
     for who, other in WAYS:
         if not _is_lost(who, other, clusters):
             is_one_group = own[other] is not None and groups.get(who) == groups.get(other) is not None
@@ -220,5 +220,5 @@ def forget_joined(step: Step, ghost: Ghost) -> Ghost:
         declared=frozenset(one for one in ghost.declared if one[0] not in both),
         removed=frozenset(one for one in ghost.removed if one[1] not in both),
         missing=put(put(ghost.missing, step.who, None), step.other, None),
-        returned=ghost.returned | (both & ghost.out()),
+        joining=ghost.joining | (both & ghost.out()),
     )

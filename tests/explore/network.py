@@ -74,7 +74,13 @@ class Network:
     """The tables of one search, and the steps from a state."""
 
     def __init__(
-        self, *, acts: Iterable[str] = ACTS, is_narrow: bool = True, is_reduced: bool = True, is_on_rule: bool = False
+        self,
+        *,
+        acts: Iterable[str] = ACTS,
+        is_narrow: bool = True,
+        is_reduced: bool = True,
+        is_on_rule: bool = False,
+        has_newcomer: bool = False,
     ) -> None:
         self.seats: Table[Seat] = Table()
         self.clusters: Table[Cluster] = Table()
@@ -82,6 +88,7 @@ class Network:
         self._acts = frozenset(acts)
         self._is_narrow = is_narrow
         self._is_on_rule = is_on_rule
+        self._has_newcomer = has_newcomer
         self._order = Order(self._acts, is_reduced=is_reduced)
         self._reactions: dict[tuple[int, Cluster, Truths], Reaction] = {}
         self._credentials: dict[tuple[int, Cluster, int, int | None], bool] = {}
@@ -252,48 +259,43 @@ class Network:
         return Draft(self, state)
 
     def begin(self, acts: int) -> State:
-        """Return a group of three that has come to rest, with so many acts to come.
+        """Return a group that has come to rest, with so many acts to come: of three, or of two beside a newcomer.
 
         Where people act on the rule, it was made at a, and is copied by the others; otherwise each has its own.
         """
-        held = tuple(Held(1, 1, is_copy=True, is_ready=True) for _ in MEMBERS)
-        secrets = tuple((Credentials(1, 1, is_copy=True),) for _ in MEMBERS)
-        homes = [0 if self._acts & _OF_RULE else who for who in MEMBERS]
-        rules = [Rule(home, 1, is_copy=home != who) for who, home in enumerate(homes)]
-        stores = [
-            Store(
-                put(held, who, Held(1, 1, is_copy=False, is_ready=True)),
-                put(secrets, who, (Credentials(1, 1, is_copy=False),)),
-                copies=put((Rule(rule.home, 1, is_copy=True),) * len(MEMBERS), who, None),
-                rule=rule,
+        group = MEMBERS[:-1] if self._has_newcomer else MEMBERS
+        known = [group if who in group else (who,) for who in MEMBERS]
+        home = 0 if self._acts & _OF_RULE else None
+        stores = [_store_at_rest(who, known[who], who if home is None else home) for who in MEMBERS]
+        seats = [
+            Seat(
+                Cluster(
+                    store,
+                    Notes(rules=1 if store.rule is not None and store.rule.home == who else 0),
+                    self._mind_at_rest(who, known[who], stores),
+                ),
+                tuple(None if other == who else Way(is_open=other in known[who]) for other in MEMBERS),
             )
-            for who, rule in enumerate(rules)
+            for who, store in enumerate(stores)
         ]
-        met = tuple(frozenset({1}) for _ in MEMBERS)
-        known = frozenset((member, 1, 1) for member in MEMBERS)
-        minds = [
-            Mind(
-                self._peers(who, stores),
-                met=met,
-                last=met,
-                revisions=frozenset(one for one in known if one[0] != who),
-                has_last=True,
-                running=WINDOW,
-                acting=rules[who],
-            )
-            for who in MEMBERS
-        ]
-        notes = [Notes(rules=1 if rule.home == who else 0) for who, rule in enumerate(rules)]
-        clusters = [Cluster(*found) for found in zip(stores, notes, minds, strict=True)]
-        ways = [put((Way(is_open=True),) * len(MEMBERS), who, None) for who in MEMBERS]
-        ghost = Ghost(home=0 if self._acts & _OF_RULE else None)
-        return (*map(self.number, map(Seat, clusters, ways)), self.ghosts.number(ghost), acts)
+        ghost = Ghost(home=home, joining=frozenset(MEMBERS) - frozenset(group))
+        return (*map(self.number, seats), self.ghosts.number(ghost), acts)
 
-    def _peers(self, who: int, stores: list[Store]) -> tuple[Peer | None, ...]:
-        """Return what a daemon knows of the others, which it has heard."""
-        return tuple(
-            None if member == who else Peer(self.show(store, who), is_connected=True)
+    def _mind_at_rest(self, who: int, known: tuple[int, ...], stores: list[Store]) -> Mind:
+        """Return what a daemon remembers that has heard those whom it knows."""
+        met = tuple(frozenset({1} if member in known else ()) for member in MEMBERS)
+        peers = (
+            Peer(self.show(store, who), is_connected=True) if member in known and member != who else None
             for member, store in enumerate(stores)
+        )
+        return Mind(
+            tuple(peers),
+            met=met,
+            last=met,
+            revisions=frozenset((member, 1, 1) for member in known if member != who),
+            has_last=True,
+            running=WINDOW,
+            acting=stores[who].rule,
         )
 
     def is_quiet(self, state: State) -> bool:
@@ -390,6 +392,18 @@ class Network:
 _OF_RULE: Final = frozenset({"rule", "unrule"})
 _OF_WAYS: Final = frozenset({"cut", "heal"})
 _OF_TWO: Final = _OF_WAYS | {"swap", "declare"}
+
+
+def _store_at_rest(who: int, known: tuple[int, ...], home: int) -> Store:
+    """Return what a cluster stores that knows these members, and has the rule of one if it knows that one."""
+    rule = Rule(home, 1, is_copy=home != who) if home in known else None
+    made_by = Rule(home, 1, is_copy=True) if rule is not None else None
+    return Store(
+        tuple(Held(1, 1, member != who, is_ready=True) if member in known else None for member in MEMBERS),
+        tuple((Credentials(1, 1, member != who),) if member in known else () for member in MEMBERS),
+        copies=tuple(made_by if member in known and member != who else None for member in MEMBERS),
+        rule=rule,
+    )
 
 
 def _list_acts(kinds: frozenset[str]) -> list[tuple[tuple[int, ...], list[Step]]]:

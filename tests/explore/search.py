@@ -40,12 +40,12 @@ def _used_mib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def replay(trace: Sequence[Step], *, kinds: Iterable[str] = ACTS) -> Breach | None:
+def replay(trace: Sequence[Step], *, kinds: Iterable[str] = ACTS, has_newcomer: bool = False) -> Breach | None:
     """Play a trace from the beginning; return the law that is broken in it, or at its end.
 
     Where `kinds` have no act on the rule, each member has its own.
     """
-    net = Network(acts=kinds)
+    net = Network(acts=kinds, has_newcomer=has_newcomer)
     state = net.begin(sum(step.kind in ACTS for step in trace))
     for step in trace:
         before, draft = net.draft(state), net.take(state, step)
@@ -90,6 +90,7 @@ class Search:
 
     Without `is_folded` the names of members count, without `is_reduced` all orders of deliveries, without `is_narrow`
     each change of a cluster is an event for its readers. With `is_on_rule` one act of each schedule deletes the rule.
+    With `has_newcomer` there are two members at first, and a third cluster joins by a swap with one of them.
     """
 
     def __init__(
@@ -101,8 +102,11 @@ class Search:
         is_narrow: bool = True,
         is_reduced: bool = True,
         is_on_rule: bool = False,
+        has_newcomer: bool = False,
     ) -> None:
-        self._net = Network(acts=kinds, is_narrow=is_narrow, is_reduced=is_reduced, is_on_rule=is_on_rule)
+        self._net = Network(
+            acts=kinds, is_narrow=is_narrow, is_reduced=is_reduced, is_on_rule=is_on_rule, has_newcomer=has_newcomer
+        )
         self._fold = Fold(self._net) if is_folded else None
         self._begin = self._net.begin(acts)
         # Packed, because there are millions of them: the states, the state that each came from, and how.

@@ -31,6 +31,17 @@ def test_every_order_of_two_acts_keeps_the_laws() -> None:
     assert (found.broken, found.ended_by) == (None, COMPLETE), found
 
 
+@pytest.mark.parametrize("kinds", [ACTS, ACTS - {"rule", "unrule"}])
+def test_a_newcomer_that_swaps_with_one_member_joins_all(kinds: frozenset[str]) -> None:
+    """O4, P2: one act beside the swap, at any moment of it; the third member hears of the newcomer by the other one."""
+    search = Search(acts=2, kinds=kinds, has_newcomer=True)
+    found = search.run(at_most_s=_AT_MOST_S)
+    assert (found.broken, found.ended_by) == (None, COMPLETE), found
+    known = {tuple(cluster.store.clusters.count(None) for cluster in rest[:3]) for rest in search.list_rests()}
+    assert (0, 0, 0) in known
+    assert {(1, 1, 2), (1, 2, 1), (2, 1, 1)} & known
+
+
 def test_folded_states_stand_for_all() -> None:
     """Without the names of members folded, there are up to six times as many states, and as many laws kept."""
     kinds = ACTS - {"rule", "unrule"}  # the rule makes its home another member than the others

@@ -216,7 +216,7 @@ class _Ghost(NamedTuple):
     declared: frozenset[tuple[int, int]] = frozenset()
     removed: frozenset[tuple[int, int, int]] = frozenset()
     missing: tuple[int | None, ...] = (None, None, None)
-    returned: frozenset[int] = frozenset()
+    joining: frozenset[int] = frozenset()
     home: int | None = None
     ended: frozenset[Ended] = frozenset()
 
@@ -226,8 +226,8 @@ class Ghost(Interned, _Ghost):
 
     `farewells` are the memberships that their member ended by `leave`, `declared` those that `leave NAME` ended,
     `removed` those that a member (first) removed. `missing` is for how long each own Cluster has been missing.
-    `returned` are the members that swapped after they were out. `home` is the cluster in which people make the rule,
-    None where each has its own; `ended` are the rules that they deleted there.
+    `joining` are the members that were not there from the beginning on, or swapped after they were out. `home` is the
+    cluster in which people make the rule, None where each has its own; `ended` are the rules that they deleted there.
     """
 
     __slots__ = ()
