@@ -103,6 +103,7 @@ def _seat(seat: Seat, naming: Naming) -> Seat:
 def _ghost(ghost: Ghost, naming: Naming) -> Ghost:
     return Ghost(
         frozenset((naming[member], membership) for member, membership in ghost.farewells),
+        frozenset((naming[member], membership) for member, membership in ghost.earlier),
         frozenset((naming[member], membership) for member, membership in ghost.declared),
         frozenset((naming[who], naming[member], membership) for who, member, membership in ghost.removed),
         _placed(ghost.missing, naming),

@@ -107,7 +107,8 @@ def _has_left(who: int, ghost: Ghost) -> bool:
 def _may_go(who: int, member: int, membership: int, after: Draft) -> bool:
     """Report whether a membership is over: by an act, or because its Cluster has been missing for long."""
     ghost = after.ghost
-    has_left = any(one == member and last >= membership for one, last in ghost.farewells)  # O6: and earlier ones
+    ended = ghost.farewells | (ghost.earlier if membership else frozenset())  # O6: and earlier ones
+    has_left = any(one == member and last >= membership for one, last in ended)
     if has_left or ghost.missing[member] == ABSENCE:
         return True
     if not membership:  # its Cluster is not here any more
@@ -211,12 +212,13 @@ def _groups(members: list[int], clusters: list[Cluster], leavers: frozenset[int]
 
 
 def forget_joined(step: Step, ghost: Ghost) -> Ghost:
-    """Return what the laws remember after a swap: who swaps is out no more."""
+    """Return what the laws remember after a swap: who swaps is out no more, but what it left as stays over."""
     if step.kind != "swap":
         return ghost
     both = {step.who, step.other}
     return ghost._replace(
         farewells=frozenset(one for one in ghost.farewells if one[0] not in both),
+        earlier=ghost.earlier | {one for one in ghost.farewells if one[0] in both},
         declared=frozenset(one for one in ghost.declared if one[0] not in both),
         removed=frozenset(one for one in ghost.removed if one[1] not in both),
         missing=put(put(ghost.missing, step.who, None), step.other, None),

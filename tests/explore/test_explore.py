@@ -31,6 +31,12 @@ def test_every_order_of_two_acts_keeps_the_laws() -> None:
     assert (found.broken, found.ended_by) == (None, COMPLETE), found
 
 
+def test_who_left_and_swapped_is_over_as_what_it_was_before() -> None:
+    """O6: who has an earlier Cluster of a member by a relay, and hears only then that it left, removes that one."""
+    found = Search(acts=4, kinds=("leave", "swap")).run(at_most_s=_AT_MOST_S)
+    assert (found.broken, found.ended_by) == (None, COMPLETE), found
+
+
 @pytest.mark.parametrize("kinds", [ACTS, ACTS - {"rule", "unrule"}])
 def test_a_newcomer_that_swaps_with_one_member_joins_all(kinds: frozenset[str]) -> None:
     """O4, P2: one act beside the swap, at any moment of it; the third member hears of the newcomer by the other one."""

@@ -213,6 +213,7 @@ class Ended(NamedTuple):
 
 class _Ghost(NamedTuple):
     farewells: frozenset[tuple[int, int]] = frozenset()
+    earlier: frozenset[tuple[int, int]] = frozenset()
     declared: frozenset[tuple[int, int]] = frozenset()
     removed: frozenset[tuple[int, int, int]] = frozenset()
     missing: tuple[int | None, ...] = (None, None, None)
@@ -224,8 +225,9 @@ class _Ghost(NamedTuple):
 class Ghost(Interned, _Ghost):
     """What the laws remember, and no daemon knows.
 
-    `farewells` are the memberships that their member ended by `leave`, `declared` those that `leave NAME` ended,
-    `removed` those that a member (first) removed. `missing` is for how long each own Cluster has been missing.
+    `farewells` are the memberships that their member ended by `leave`, `earlier` those of members that swapped since,
+    `declared` those that `leave NAME` ended, `removed` those that a member (first) removed. `missing` is for how long
+    each own Cluster has been missing.
     `joining` are the members that were not there from the beginning on, or swapped after they were out. `home` is the
     cluster in which people make the rule, None where each has its own; `ended` are the rules that they deleted there.
     """
