@@ -70,6 +70,8 @@ def _unnamed_secrets(before: Draft, after: Draft) -> Iterator[Breach]:
     """Find Secrets that came though no Cluster here names them, and their member does not show them (O4)."""
     for who, member in WAYS:
         had, now = before.clusters[who].store, after.clusters[who]
+        if now.store == had:
+            continue
         held, mind = now.store.clusters[member], now.mind
         peer = mind.peers[member] if mind is not None else None
         shown = peer.view.secrets[member] if peer is not None and peer.view is not None else ()
@@ -212,15 +214,20 @@ def _groups(members: list[int], clusters: list[Cluster], leavers: frozenset[int]
 
 
 def forget_joined(step: Step, ghost: Ghost) -> Ghost:
-    """Return what the laws remember after a swap: who swaps is out no more, but what it left as stays over."""
+    """Return what the laws remember after a swap: who swaps is out no more, but what it left as stays over.
+
+    Who had left took all tombstones away, and knows no more than the other one: it may hear of others that have left.
+    """
     if step.kind != "swap":
         return ghost
     both = {step.who, step.other}
+    unaware = {who for who in both if _has_left(who, ghost)}
+    removed = ((one[1], *one[1:]) if one[0] in unaware else one for one in ghost.removed)
     return ghost._replace(
         farewells=frozenset(one for one in ghost.farewells if one[0] not in both),
         earlier=ghost.earlier | {one for one in ghost.farewells if one[0] in both},
         declared=frozenset(one for one in ghost.declared if one[0] not in both),
-        removed=frozenset(one for one in ghost.removed if one[1] not in both),
+        removed=frozenset(one for one in removed if one[1] not in both),
         missing=put(put(ghost.missing, step.who, None), step.other, None),
         joining=ghost.joining | (both & ghost.out()),
     )

@@ -229,10 +229,12 @@ class Network:
         moves = self._moves.get(key)
         if moves is None:
             steps = [_DELIVERIES[who, source] for source in self._order.sources(self._stance_of[state[who]])]
+            found = list[tuple[Step, _Move | None]]()
             for step in steps:
-                yield step, self.again(state, step) or self.take(state, step)
-            # Now that they were judged, they are known.
-            self._moves[key] = tuple((step, self._find_move(state, step)) for step in steps)
+                move = self._find_move(state, step)
+                yield step, self.take(state, step) if move is None else self._moved(state, move, left=state[LEFT])
+                found.append((step, move or self._find_move(state, step)))  # now that it was judged
+            self._moves[key] = tuple(found)
             return
         for step, move in moves:
             yield step, self.take(state, step) if move is None else self._moved(state, move, left=state[LEFT])

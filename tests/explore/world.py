@@ -59,13 +59,7 @@ class Interned:
         return self is other
 
 
-class Held(NamedTuple):
-    """A Cluster in one store. `membership` counts the own Clusters of its member, `revision` their states.
-
-    `is_copy` is False for the own Cluster, and for one that a person carried here. `is_ready` is its status here.
-    `secret` is the number of the Secret that it names.
-    """
-
+class _Held(NamedTuple):
     membership: int
     revision: int
     is_copy: bool
@@ -73,12 +67,26 @@ class Held(NamedTuple):
     secret: int = 1
 
 
-class Credentials(NamedTuple):
-    """A registry Secret of a member in one store: its number, which is its name, and that of the token in it."""
+class Held(Interned, _Held):
+    """A Cluster in one store. `membership` counts the own Clusters of its member, `revision` their states.
 
+    `is_copy` is False for the own Cluster, and for one that a person carried here. `is_ready` is its status here.
+    `secret` is the number of the Secret that it names.
+    """
+
+    __slots__ = ()
+
+
+class _Credentials(NamedTuple):
     name: int
     token: int
     is_copy: bool
+
+
+class Credentials(Interned, _Credentials):
+    """A registry Secret of a member in one store: its number, which is its name, and that of the token in it."""
+
+    __slots__ = ()
 
 
 class Stone(NamedTuple):
@@ -90,12 +98,16 @@ class Stone(NamedTuple):
     revision: int = 0
 
 
-class Rule(NamedTuple):
-    """The rule in one store, or the one that made a copy: the cluster in which it was made, and its UID there."""
-
+class _Rule(NamedTuple):
     home: int
     uid: int
     is_copy: bool
+
+
+class Rule(Interned, _Rule):
+    """The rule in one store, or the one that made a copy: the cluster in which it was made, and its UID there."""
+
+    __slots__ = ()
 
 
 class _Store(NamedTuple):
@@ -226,8 +238,8 @@ class Ghost(Interned, _Ghost):
     """What the laws remember, and no daemon knows.
 
     `farewells` are the memberships that their member ended by `leave`, `earlier` those of members that swapped since,
-    `declared` those that `leave NAME` ended, `removed` those that a member (first) removed. `missing` is for how long
-    each own Cluster has been missing.
+    `declared` those that `leave NAME` ended, `removed` those that a member (first) removed, which is the
+    removed one itself where nobody remembers it. `missing` is for how long each own Cluster has been missing.
     `joining` are the members that were not there from the beginning on, or swapped after they were out. `home` is the
     cluster in which people make the rule, None where each has its own; `ended` are the rules that they deleted there.
     """
