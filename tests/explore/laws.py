@@ -132,14 +132,17 @@ def _differences(clusters: list[Cluster], ghost: Ghost) -> Iterator[Breach]:
     own = [cluster.store.clusters[who] for who, cluster in enumerate(clusters)]
     out = ghost.out()
     members = [who for who in MEMBERS if own[who] is not None and who not in out]
-    groups = _groups(members, clusters, out | ghost.joining)
+    joining = out | ghost.joining
+    groups = _groups(members, clusters, joining)
     for who, other in WAYS:
         if not _is_lost(who, other, clusters):
-            is_one_group = own[other] is not None and groups.get(who) == groups.get(other) is not None
+            may_know = not joining & {who, other} or _may_hear(who, other, clusters)
+            is_one_group = own[other] is not None and groups.get(who) == groups.get(other) is not None and may_know
             yield from _judge_member(who, other, clusters, ghost, is_one_group=is_one_group)
     if ghost.home in groups:
         for who in MEMBERS:
-            if groups.get(who) == groups[ghost.home] and not _is_lost(who, ghost.home, clusters):
+            may_know = not joining & {who, ghost.home} or who == ghost.home or _may_hear(who, ghost.home, clusters)
+            if groups.get(who) == groups[ghost.home] and may_know and not _is_lost(who, ghost.home, clusters):
                 yield from _judge_rule(who, ghost.home, clusters, ghost)
 
 
@@ -157,6 +160,15 @@ def _judge_member(
     if is_left and (held is not None or store.copies[other] is not None):
         yield Breach(AGREE, who, other, "{other} has left, and {who} has not removed it")
     yield from _judge_secrets(who, other, clusters)
+
+
+def _may_hear(who: int, other: int, clusters: list[Cluster]) -> bool:
+    """Return whether a member reads one that knows another one: who joined is known by relays alone (P2, P3)."""
+    store = clusters[who].store
+    relays = [one for one in MEMBERS if one != who and store.clusters[one] is not None and store.secrets[one]]
+    return any(
+        clusters[relay].store.clusters[other] is not None and not _is_lost(who, relay, clusters) for relay in relays
+    )
 
 
 def _is_lost(who: int, other: int, clusters: list[Cluster]) -> bool:
