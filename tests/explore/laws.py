@@ -187,7 +187,10 @@ def _is_lost(who: int, other: int, clusters: list[Cluster]) -> bool:
 def _judge_secrets(who: int, other: int, clusters: list[Cluster]) -> Iterator[Breach]:
     accepted = clusters[other].notes.accepted
     published = {found.name for found in clusters[other].store.secrets[other]}
+    is_named = clusters[who].store.clusters[other] is not None
     for found in clusters[who].store.secrets[other]:
+        if not (found.is_copy or is_named):  # a person carried it, and it is nobody else's (O7)
+            continue
         if found.token != accepted:
             yield Breach(WITHDRAWN, who, other, "{who} has old credentials of {other}")
         elif found.name not in published:
