@@ -168,6 +168,8 @@ class Engine:
             namespace=settings.namespace,
             is_needed=self._is_needed,
             found_more=self.on_orphans_found,
+            has_others=self.replicas.has_others,
+            now_s=_now_s,
         )
         self.clusters = ClusterProvider(
             ClusterOptions(

@@ -47,6 +47,10 @@ class Replicas(EventHandler):
         """The deletion limit, in percent, of each Pod that names one, ready or not."""
         self._is_synced = False
 
+    def has_others(self) -> bool:
+        """Return whether other replicas are known to be ready."""
+        return not self._knows_no_others()
+
     def writes_status_of(self, gvr: GVR, name: str) -> bool:
         """Return whether this replica writes the status of an object of our own kinds."""
         if self._knows_no_others():

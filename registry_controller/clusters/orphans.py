@@ -4,16 +4,19 @@ So is a copy that alone shows that its rule was deleted here. They are searched 
 owner, because rules may have changed while no daemon ran. They are searched again from time to time, because a backup
 tool may restore a copy of a kind that is not watched.
 
-Law: a kind is watched for as long as it has orphans. Where it may not be read in the whole cluster, its watches cover
-the daemon's namespace, and those in which rules have written since the start. A watch of the whole cluster stays beside
-them while copies in other namespaces are known: a refusal does not show that they are gone. A search that
-is refused is repeated, soon at first, and more rarely the longer that lasts.
+Law: a kind is watched for as long as it has orphans, and beside other replicas for a minute after rules write it no
+longer: one that reads of that later may make a copy again. Where it may not be read in the whole cluster, its watches
+cover the daemon's namespace, and those in which rules have written since the start. A watch of the whole cluster stays
+beside them while copies in other namespaces are known: a refusal does not show that they are gone. A search that is
+refused is repeated, soon at first, and more rarely the longer that lasts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import time
 from collections.abc import Callable, Mapping, Set
 from typing import Final, NamedTuple, NoReturn
 
@@ -40,6 +43,8 @@ _SPACING_S: Final = 2.0  # so that a burst of changes is one look
 _RETRY_S: Final = 45.0  # less than a minute, jitter apart: it is one list a kind
 SEARCH_PERIOD_S: Final = 600.0
 """The interval between searches: copies may have been restored, and rights granted."""
+_OTHERS_S: Final = 60.0
+"""For how long another replica may make copies by a rule that was changed: it reads of that, or ends."""
 _MOST_NAMESPACES: Final = 32  # in which a kind is looked for on its own
 
 _What = tuple[str, str]
@@ -64,7 +69,7 @@ class OrphanFinder:
 
     `is_needed` returns true if a copy must be known under any policy. Its rule is here, so it may give the copy of a
     source another name, its policy may change, or its source may be deleted. Or its rule was deleted here, and only the
-    copy shows that.
+    copy shows that. `has_others` returns whether other replicas of this daemon run, `now_s` the time in seconds.
     """
 
     def __init__(
@@ -76,6 +81,8 @@ class OrphanFinder:
         namespace: str,
         is_needed: Callable[[Provenance], bool],
         found_more: Callable[[], None],
+        has_others: Callable[[], bool] = lambda: False,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._reader = reader
         self._discovery = discovery
@@ -83,7 +90,11 @@ class OrphanFinder:
         self._namespace = namespace
         self._is_needed = is_needed
         self._found_more = found_more
+        self._has_others = has_others
+        self._now_s = now_s
         self._found: set[_What] = set()
+        self._until_s: dict[_What, float] = {}
+        """Until when another replica may make copies of a kind that rules write no longer."""
         self._known: dict[_What, GVK] = {}
         self._namespaced: set[_What] = set()
         self._narrow: set[_What] = set()
@@ -226,6 +237,9 @@ class OrphanFinder:
 
     def _end_search(self, what: _What, cache: LocalCache, shown_by: frozenset[Selection]) -> None:
         """End a search whose watches are complete; what may not be read is searched again later."""
+        if self._now_s() < self._until_s.get(what, -math.inf):
+            return
+        self._until_s.pop(what, None)
         unheard = [selection for selection in shown_by if not _is_complete(cache, selection)]
         if what in self._found and all(place.namespace and _is_refused(cache, place) for place in unheard):
             self._found.discard(what)
@@ -263,6 +277,8 @@ class OrphanFinder:
             what = (kind.group, kind.kind)
             if not places <= now.get(what, frozenset()):
                 self._search(what, kind)
+                if self._has_others():
+                    self._until_s[what] = self._now_s() + _OTHERS_S
                 written = self._written.setdefault(what, {})
                 written |= {place.namespace: None for place in sorted(places) if place.namespace}
                 for namespace in list(written)[:-_MOST_NAMESPACES]:

@@ -56,6 +56,7 @@ class World:
 
     def __init__(self, *rules: str, server: Server | None = None) -> None:
         self.plans = 0
+        self.has_others, self.now_s = False, 0.0
         self.copies = CopyIndex(
             bodies=BodyCache(),
             offers=no_offers(),
@@ -70,6 +71,8 @@ class World:
             namespace="own",
             is_needed=lambda provenance: provenance.rule in rules,
             found_more=self._change,
+            has_others=lambda: self.has_others,
+            now_s=lambda: self.now_s,
         )
 
     def _stand(self, cache: LocalCache) -> None:
@@ -130,6 +133,19 @@ def test_a_place_that_rules_write_no_longer_is_searched_once() -> None:
     assert world.plan(Y) == {Y, COPIES}
     world.list(COPIES)
     assert world.plan(Y) == {Y}
+
+
+def test_w3_beside_other_replicas_a_kind_that_rules_write_no_longer_is_watched_for_a_minute() -> None:
+    world = World()
+    world.has_others = True
+    world.plan(EVERYTHING)
+    world.list(EVERYTHING)
+    assert world.plan() == {COPIES}
+    world.list(COPIES)
+    world.now_s = 59.0
+    assert world.plan() == {COPIES}
+    world.now_s = 60.0
+    assert world.plan() == frozenset()
 
 
 def test_copies_that_may_have_to_go_are_watched_until_they_are_gone() -> None:
