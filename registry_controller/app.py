@@ -286,7 +286,7 @@ class Daemon:
 
     def on_replicas_changed(self) -> None:
         """Report the status of all Clusters again, and write the version of the daemon."""
-        self.status_reporter.clusters_changed()
+        self.on_peers_changed()
         self.local_controller.request_pass()
 
     def on_schema_changed(self, kind: GroupKind) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import time
 from collections.abc import Callable, Mapping, Set
 from typing import Final, NamedTuple, NoReturn
 
@@ -81,8 +80,8 @@ class OrphanFinder:
         namespace: str,
         is_needed: Callable[[Provenance], bool],
         found_more: Callable[[], None],
-        has_others: Callable[[], bool] = lambda: False,
-        now_s: Callable[[], float] = time.monotonic,
+        has_others: Callable[[], bool],
+        now_s: Callable[[], float],
     ) -> None:
         self._reader = reader
         self._discovery = discovery

@@ -40,6 +40,18 @@ async def _synced(group: SimGroup, policy: str = "Delete") -> tuple[Member, Memb
     return here, owner
 
 
+async def _synced_many(group: SimGroup) -> tuple[Member, Member]:
+    """Let a have copies of 120 ConfigMaps of b: more than may be deleted at once."""
+    await group.join()
+    here, owner = group["a"], group["b"]
+    for number in range(120):
+        owner.create(config_map(f"m{number}", {"a": "1"}, labels=LABELS))
+    here.create(_rule(CONFIG_MAP))
+    await group.settle()
+    assert len(_names(here, "ConfigMap")) == 120
+    return here, owner
+
+
 def _names(member: Member, kind: str) -> set[str]:
     return {
         item["metadata"]["name"]
@@ -166,13 +178,7 @@ def test_a_namesake_from_another_cluster_decides_about_each_copy_and_their_polic
 @pytest.mark.clause("W3", "W4")
 def test_the_copies_of_a_kind_that_a_rule_reads_no_more_are_counted() -> None:
     async def scenario(group: SimGroup) -> None:
-        await group.join()
-        here, owner = group["a"], group["b"]
-        for number in range(120):
-            owner.create(config_map(f"m{number}", {"a": "1"}, labels=LABELS))
-        here.create(_rule(CONFIG_MAP))
-        await group.settle()
-        assert len(_names(here, "ConfigMap")) == 120
+        here, _ = await _synced_many(group)
         here.apply(_rule(SECRET))
         await group.settle()
         assert len(_names(here, "ConfigMap")) == 120
@@ -190,13 +196,7 @@ def test_the_copies_that_an_heir_does_not_want_are_counted(heir: str) -> None:
     """What is halted stays, until a person allows it; to delete the rule alone is an order."""
 
     async def scenario(group: SimGroup) -> None:
-        await group.join()
-        here, owner = group["a"], group["b"]
-        for number in range(120):
-            owner.create(config_map(f"m{number}", {"a": "1"}, labels=LABELS))
-        here.create(_rule(CONFIG_MAP))
-        await group.settle()
-        assert len(_names(here, "ConfigMap")) == 120
+        here, owner = await _synced_many(group)
         narrower = _rule(CONFIG_MAP, entry={"match": [{"objectKey": {"name": "none"}}]})
         if heir == "of another cluster":
             del narrower["metadata"]["annotations"]
