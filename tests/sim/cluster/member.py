@@ -135,14 +135,15 @@ class Replica:
     """One daemon of a cluster, while it runs. `pod` is the name of its Pod; empty where nobody looks at Pods.
 
     Its Pod is ready a moment after it starts, is not ready some time after it was killed, and goes when it is stopped.
-    `barred` are the HTTP methods that its API server refuses to it alone, `deleted` the paths of what it deleted.
-    What watches of its own cluster that begin now show, it hears `late_s` later.
+    It started at `started_s` last. `barred` are the HTTP methods that its API server refuses to it alone, `deleted` the
+    paths of what it deleted. What watches of its own cluster that begin now show, it hears `late_s` later.
     """
 
     def __init__(self, member: Member, ways: Ways, *, pod: str = "", options: Mapping[str, str] | None = None) -> None:
         self.barred: set[str] = set()
         self.deleted: list[str] = []
         self.late_s = 0.0
+        self.started_s = 0.0
         self.daemon: Daemon | None = None
         self.ready: dict[str, str | None] = {}
         self.pod = pod
@@ -161,6 +162,7 @@ class Replica:
     def start(self) -> None:
         """Start the daemon."""
         assert self._task is None
+        self.started_s = asyncio.get_running_loop().time()
         self._task = self._ways.scope.create_task(self._run(), name=f"{DAEMON}{self._member.name}")
         self.show_pod(ready=False)
         self._later(_READY_S, lambda: self.runs, ready=True)
@@ -225,7 +227,6 @@ class Replica:
         wire = member.home
         ahead.set(lambda: member.server.clock_ahead)
         member.starts += 1
-        member.started_s = asyncio.get_running_loop().time()
         self._life = life = Life()
         transport: Any = _HomeTransport(self, wire, life)
         writer = Writer(transport)
@@ -283,8 +284,8 @@ async def _late(chunks: AsyncIterator[bytes], late_s: float) -> AsyncIterator[by
 class Member:
     """One cluster, and the daemon in it while that runs; sometimes a second one.
 
-    `starts` counts the daemons that there were, the last one from `started_s` on; `options` are what the next one is
-    given beside its names. With `has_pods` they know of each other by their Pods.
+    `starts` counts the daemons that there were; `options` are what the next one is given beside its names. With
+    `has_pods` they know of each other by their Pods.
     """
 
     def __init__(
@@ -293,7 +294,6 @@ class Member:
         self.name = name
         self._group = group
         self.starts = 0
-        self.started_s = 0.0
         self.options: dict[str, str] = {}
         self.has_pods = False
         self.first = Replica(self, group)
@@ -348,6 +348,12 @@ class Member:
     def has_two(self) -> bool:
         """Return whether a second daemon runs."""
         return self._second is not None and self._second.runs
+
+    @property
+    def started_s(self) -> float:
+        """Return when that daemon started which has run longest; where none runs, when the first one did."""
+        running = [one.started_s for one in (self.first, self._second) if one is not None and one.runs]
+        return min(running, default=self.first.started_s)
 
     def start(self) -> None:
         """Start the daemon."""
