@@ -366,9 +366,11 @@ class Member:
             self.start()
 
     def start_second(self, **options: str) -> Replica:
-        """Start a second daemon, with options of its own."""
+        """Start a second daemon in a Pod of its own, with options of its own."""
         assert not self.has_two
         pod = next(name for name in _PODS if name != self.first.pod)
+        if self.find("Pod", pod, namespace=NAMESPACE) is not None:
+            self.delete("Pod", pod, namespace=NAMESPACE)  # a killed one; this one has options of its own
         self._second = Replica(self, self._group, pod=pod, options=options)
         self._second.start()
         return self._second
