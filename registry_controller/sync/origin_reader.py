@@ -136,17 +136,28 @@ class OriginReader:
         *,
         local: ClusterUID,
     ) -> tuple[Move, Target | None]:
-        """Return whether the rule that made a copy gives its source another place now, and that place."""
+        """Return whether the rule that made a copy gives its source another place now, and that place.
+
+        Another rule of that name makes its copy first, too. Once that is here, the policy in the old copy decides, as
+        for any copy that such a rule does not want.
+        """
         if source is None or provenance is None:
             return Move.NONE, None
-        places = _list_places(caches, source, provenance)
-        for place in places:
-            _, record = self._copies.find(place)
-            made = self.planned.get(place)
-            is_here = record is not None and _is_copy_of(record, source, local=local)
-            if is_here if made is None else made.is_of(source):
-                return Move.DONE, place
+        hits = _list_hits(caches, source, provenance.rule)
+        own = [hit for hit in hits if _is_by(hit, provenance)]
+        places = [hit.target(source.key) for hit in own or hits]
+        made = next((place for place in places if self._is_made(place, source, local=local)), None)
+        if made is not None:
+            return (Move.DONE, made) if own else (Move.NONE, None)
         return (Move.WAITS, places[0]) if places else (Move.NONE, None)
+
+    def _is_made(self, place: Target, source: SourceRef, *, local: ClusterUID) -> bool:
+        """Return whether a copy of a source is at a place, or is planned there."""
+        planned = self.planned.get(place)
+        if planned is not None:
+            return planned.is_of(source)
+        _, record = self._copies.find(place)
+        return record is not None and _is_copy_of(record, source, local=local)
 
     def _barrier(
         self, target: Target, record: CopyRecord, source: SourceRef | None, rules: Iterable[ActiveRule]
@@ -199,16 +210,14 @@ def _matches_as_then(rules: Iterable[ActiveRule], source: SourceRef | None, reco
     )
 
 
-def _list_places(caches: Iterable[SourceCache], source: SourceRef, provenance: Provenance) -> list[Target]:
-    """List the places that the rule that made a copy gives its source now, also those where it may not write."""
+def _list_hits(caches: Iterable[SourceCache], source: SourceRef, rule: str) -> list[Hit]:
+    """List the matches of a source by the rules of a name, also those whose place the rule may not write."""
     held = [cache.records[source.key] for cache in caches if source.key in cache.records]
-    return [hit.target(source.key) for record in held for hit in record.hits if _is_by(hit, provenance)]
+    return [hit for record in held for hit in record.hits if hit.rule == rule]
 
 
 def _is_by(hit: Hit, provenance: Provenance) -> bool:
-    """Return whether a match is of the rule that made a copy."""
-    if hit.rule != provenance.rule:
-        return False
+    """Return whether a match, by a rule of the name, is of the rule that made a copy."""
     reads = GroupKind(provenance.source.group, provenance.source.kind)
     maker = Maker(provenance.rule_owner, provenance.rule_uid, reads)
     return maker.is_same_rule(Maker(hit.rule_owner, hit.rule_uid, reads))

@@ -187,13 +187,13 @@ class Origin(NamedTuple):
     `rule_state` is the state of the rule that made the copy, `deletes_unwanted` its policy; where another rule has its
     name here, the state of the latter, and the policy in the copy. For a copy of a rule, `source_rule` is the state of
     that rule at its owner; None for another copy. `move` is whether the rule that made the copy gives its source
-    another place now, `moved_to` that place. `saw_match` means that this daemon has seen the rule, as it is now, match
-    the source, and no answer that the source exists; `is_edited` that it brought the copy in step by other matches than
-    the rule has now. `lost_match` is set while the rule's not matching the source is not to be obeyed yet. `is_anew`
-    means that the source, or the feature that the rule asks for, is absent since its definition was installed again, or
-    since its owner has another history. `is_rule_pending` means that the rule is here and may want the copy: it
-    is not known whether it is for this cluster and reads from the owner, or it has not evaluated the source yet. This
-    is read, too, where the claim of another rule stands.
+    another place now, or whether another rule of its name waits to; `moved_to` is that place. `saw_match` means that
+    this daemon has seen the rule, as it is now, match the source, and no answer that the source exists; `is_edited`
+    that it brought the copy in step by other matches than the rule has now. `lost_match` is set while the rule's not
+    matching the source is not to be obeyed yet. `is_anew` means that the source, or the feature that the rule asks for,
+    is absent since its definition was installed again, or since its owner has another history. `is_rule_pending` means
+    that the rule is here and may want the copy: it is not known whether it is for this cluster and reads from the
+    owner, or it has not evaluated the source yet. This is read, too, where the claim of another rule stands.
     """
 
     rule: str = ""

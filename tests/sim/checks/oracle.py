@@ -298,6 +298,8 @@ class Oracle:
         if (waits := self._waits_for_own_rule(rule, marks)) is not None:
             return waits if source is not None else Fate.OPEN  # nobody may hear of its source meanwhile
         goes = rule.deletes if is_maker and rule.kind == kind else marks.provenance["policy"] == "Delete"
+        if not is_maker and self._has_other_policy(marks) and not deletes:
+            return Fate.OPEN  # who has seen the last policy keeps to it
         if self.world.came_back(cluster, "ResourceSyncRule", ObjectKey("", name)) and not deletes:
             return Fate.OPEN  # while there was none it was an orphan, of which nobody may have thought since
         if not self.is_for(rule, cluster) or rule.kind != kind or not self.reads(rule, owner):
@@ -314,11 +316,18 @@ class Oracle:
             return Fate.STAYS
         if not self._is_recorded(home, uid):
             return Fate.OPEN  # nothing may show that it was deleted
-        last = self.world.formerly(home, "ResourceSyncRule", ObjectKey("", marks.provenance["rule"]))
-        policy = next((found["spec"].get("deletionPolicy") for found in last if found["metadata"]["uid"] == uid), None)
-        if policy != marks.provenance["policy"] and not deletes:
+        if self._has_other_policy(marks) and not deletes:
             return Fate.OPEN  # who has seen the last policy keeps to it
         return Fate.GOES if deletes or marks.provenance["policy"] == "Delete" else Fate.STAYS
+
+    def _has_other_policy(self, marks: Marks) -> bool:
+        """Say whether the rule that made a copy had another policy in the end than the copy names."""
+        home, uid = self.name_of(marks.provenance.get("ruleOwner", "")), marks.provenance.get("ruleUID", "")
+        if not home:
+            return False
+        last = self.world.formerly(home, "ResourceSyncRule", ObjectKey("", marks.provenance["rule"]))
+        policy = next((found["spec"].get("deletionPolicy") for found in last if found["metadata"]["uid"] == uid), None)
+        return policy != marks.provenance["policy"]
 
     def _fate_by_move(
         self, cluster: str, rule: Rule, source: Manifest, *, owner: str, is_maker: bool, at: Place, deletes: bool
@@ -331,12 +340,9 @@ class Oracle:
         if any(copy is None for _, copy in made):
             return Fate.STAYS
         places = [copy.place for found, copy in made if copy is not None and found.name == rule.name]
-        if not is_maker or not places:
-            return Fate.GOES if deletes else Fate.STAYS
-        if at in places:
+        if at in places or (places and not any(self._is_copied(cluster, place, source, owner) for place in places)):
             return Fate.STAYS
-        is_made = any(self._is_copied(cluster, place, source, owner) for place in places)
-        return Fate.GOES if is_made else Fate.STAYS
+        return Fate.GOES if deletes or (is_maker and places) else Fate.STAYS
 
     def _is_copied(self, cluster: str, place: Place, source: Manifest, owner: str) -> bool:
         """Say whether a copy of a source is at a place, and is not about to go."""
