@@ -230,10 +230,13 @@ def leaves(stage: Stage, member: Member, has_more: bool = False) -> bool:
     """Bid farewell: the member leaves, until it comes back at the end; `has_more`: as a later version says it.
 
     Not one with several names, which `leave` refuses. Not one that was built anew: those who have not heard of that
-    yet would bring the old one back under its name, and that is for people to clear up.
+    yet would bring the old one back under its name, and that is for people to clear up. Not one of which a clone runs:
+    the clone would go on as the member, and the cluster would come back under its name.
     """
     own = member.find("Cluster", member.name)
     if own is None or own["metadata"].get("deletionTimestamp") or not has_one_name(stage, member):
+        return False
+    if f"{member.name}-copy" in stage.group.clones:
         return False
     if not has_features(member):
         return False
