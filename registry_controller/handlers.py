@@ -33,6 +33,7 @@ from typing import Any, Final
 
 import kopf
 from kopf._cogs.structs.references import Insights
+from kopf._core.engines.peering import Identity
 
 from registry_controller.api import meta
 from registry_controller.api.errors import RegistryError
@@ -53,6 +54,8 @@ _WAS_STABLE_S: Final = 60.0
 _UNHEALTHY_AFTER_S: Final = 60.0
 _SETTLED_S: Final = 3.0
 """The time after kopf's start in which its first lists end."""
+_IDENTITY: Final = Identity("registry-controller")
+"""kopf's name for itself, which only peers of kopf read. By default kopf asks for the user's name: a Pod's has none."""
 _WATCHER: Final = "watcher for "
 """The names of kopf's watching tasks, one for each kind, begin so."""
 _LOST_S: Final = 7.0
@@ -184,6 +187,7 @@ class KopfWatcher:
                         registry=self._make_registry(),
                         settings=_make_settings(),
                         insights=self._insights,
+                        identity=_IDENTITY,
                         standalone=True,
                         clusterwide=True,
                         stop_flag=stop_flag,

@@ -215,6 +215,21 @@ def test_kopf_is_set_up_to_write_nothing(listener: Listener) -> None:
         assert not others.get_all_handlers()
 
 
+def test_kopf_needs_no_name_of_a_user(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user of a Pod is a number without an entry in /etc/passwd."""
+
+    def fail() -> str:
+        raise OSError("No username set in the environment")
+
+    monkeypatch.setattr("getpass.getuser", fail)
+    listener.watcher.start()
+    try:
+        eventually(lambda: listener.watcher._server == _login().server)  # kopf logs in after it has named itself
+        assert listener.watcher.restarts == 0
+    finally:
+        assert listener.watcher.stop(10)
+
+
 def test_a_watcher_starts_only_once(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     async def operator(*, stop_flag: asyncio.Event, **_: object) -> None:
         await stop_flag.wait()
