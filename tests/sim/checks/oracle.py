@@ -311,7 +311,7 @@ class Oracle:
 
     def _fate_of_missing_rule(self, marks: Marks, *, deletes: bool) -> Fate:
         """Say what becomes of a copy whose rule is not here."""
-        home, uid = self.name_of(marks.provenance["ruleOwner"]), marks.provenance.get("ruleUID", "")
+        home, uid = self._rule_that_made(marks)
         if not home or self._is_lost(home, uid, name=marks.provenance["rule"]):
             return Fate.STAYS
         if not self._is_recorded(home, uid):
@@ -320,9 +320,13 @@ class Oracle:
             return Fate.OPEN  # who has seen the last policy keeps to it
         return Fate.GOES if deletes or marks.provenance["policy"] == "Delete" else Fate.STAYS
 
+    def _rule_that_made(self, marks: Marks) -> tuple[str, str]:
+        """Return the home and the UID of the rule that made a copy; an empty home is none that is known."""
+        return self.name_of(marks.provenance.get("ruleOwner", "")), marks.provenance.get("ruleUID", "")
+
     def _has_other_policy(self, marks: Marks) -> bool:
         """Say whether the rule that made a copy had another policy in the end than the copy names."""
-        home, uid = self.name_of(marks.provenance.get("ruleOwner", "")), marks.provenance.get("ruleUID", "")
+        home, uid = self._rule_that_made(marks)
         if not home:
             return False
         last = self.world.formerly(home, "ResourceSyncRule", ObjectKey("", marks.provenance["rule"]))
@@ -357,10 +361,10 @@ class Oracle:
 
         That rule gives up what it does not want once something shows that the copy's own rule was deleted; None then.
         """
-        home_id, uid = marks.provenance.get("ruleOwner"), marks.provenance.get("ruleUID", "")
+        home_id = marks.provenance.get("ruleOwner")
         if not home_id or home_id == rule.rank[1] or rule.rank[1] == _CORE_RANK:
             return None
-        home = self.name_of(home_id)
+        home, uid = self._rule_that_made(marks)
         own = self.world.all(home, "ResourceSyncRule").get(ObjectKey("", rule.name)) if home else None
         if not home or (own is not None and own["metadata"]["uid"] == uid):
             return Fate.STAYS

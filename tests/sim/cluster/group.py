@@ -127,8 +127,9 @@ class SimGroup:
             wire.server = member.server
             wire.cut()
 
-    def clone(self, name: str, called: str) -> None:
-        """Copy a cluster as it is: the copy has an address of its own, calls itself otherwise, and has no daemon."""
+    def clone(self, name: str) -> str:
+        """Copy a cluster as it is, and return the copy's name: it has an address of its own, and no daemon."""
+        called = _clone_of(name)
         server = ApiServer(called, chance=self.chance, begins=self[name].server.snapshot())
         own = server.store.get(_CLUSTER, ObjectKey("", name))
         server.store.delete(_CLUSTER, ObjectKey("", name))
@@ -137,6 +138,11 @@ class SimGroup:
         status = server.store.get(_CLUSTER, ObjectKey("", called)) | {"status": own["status"]}
         server.store.replace(_CLUSTER, ObjectKey("", called), status, manager="somebody", subresource="status")
         self.clones[called] = server
+        return called
+
+    def has_clone(self, name: str) -> bool:
+        """Say whether a copy of a cluster runs."""
+        return _clone_of(name) in self.clones
 
     def drop_clone(self, called: str) -> None:
         """Switch a clone off."""
@@ -240,3 +246,7 @@ SECRET = {"version": "v1", "kind": "Secret"}
 def config_map(name: str, data: dict[str, str], *, namespace: str = "default", **info: Any) -> dict[str, Any]:
     """Write a ConfigMap."""
     return {"kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace, **info}, "data": data}
+
+
+def _clone_of(name: str) -> str:
+    return f"{name}-copy"

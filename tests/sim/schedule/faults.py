@@ -250,11 +250,11 @@ def meets_a_clone(stage: Stage, member: Member, peer: str, duration_s: float) ->
     The copy runs beside the original under another name. Its Cluster stays here: each member that took it would have to
     delete it.
     """
-    group, other, called = stage.group, stage.group[peer], f"{peer}-copy"
+    group, other = stage.group, stage.group[peer]
     own, secret = other.find("Cluster", peer), other.find("Secret", other.published, namespace=NAMESPACE)
     if stage.rebuilt or group.clones or own is None or "status" not in own or secret is None:
         return False
-    group.clone(peer, called)
+    called = group.clone(peer)
     text = base64.b64decode(secret["data"][meta.KUBECONFIG_KEY]).decode().replace(f"//{peer}.", f"//{called}.")
     info = {"name": called, "annotations": {meta.SYNC_DISABLED: "true"}}
     data = {meta.KUBECONFIG_KEY: base64.b64encode(text.encode()).decode()}

@@ -236,9 +236,7 @@ def leaves(stage: Stage, member: Member, has_more: bool = False) -> bool:
     own = member.find("Cluster", member.name)
     if own is None or own["metadata"].get("deletionTimestamp") or not has_one_name(stage, member):
         return False
-    if f"{member.name}-copy" in stage.group.clones:
-        return False
-    if not has_features(member):
+    if stage.group.has_clone(member.name) or not has_features(member):
         return False
     stone = Tombstone(member.id, own["metadata"]["uid"], member.id, today() + LASTS)
     if member.find("ClusterFeature", stone.name) is None:
