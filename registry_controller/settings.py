@@ -115,7 +115,7 @@ OPTIONS: Final = (
     ),
     Option(
         "STABILIZATION_WINDOW_SECONDS", "30", optiontext.none_or_whole(1, 3600), "number",
-        "A rule, a ClusterFeature, a label that selects, also one of a source, or this cluster's own Cluster that is "
+        "A rule, a ClusterFeature, a selecting label (also a source's) or this cluster's own Cluster that is "
         "deleted and created again within this time was not deleted: no copy is deleted for it. 0: act at once.", "s",
     ),
     Option(

@@ -1,12 +1,13 @@
 """The programs of `hack/`. The link `hack/NAME` runs program NAME: `parser` reads the arguments, `main` does the work.
 
-bench     measures against the barest client
-explore   searches all interleavings of a few acts in an abstract group of three
-faults    injects faults into groups on real control planes
-fuzz      runs property and differential tests on random examples
-planted   plants bugs, and reports which check finds each
-sim       runs random schedules on simulated groups
-soak      runs a group for long, and checks that its daemons do not grow
-walks     measures how far four changes walk through the daemon's files
-words     finds words and openings that the project's texts do not use
+bench      measures against the barest client
+explore    searches all interleavings of a few acts in an abstract group of three
+faults     injects faults into groups on real control planes
+fuzz       runs property and differential tests on random examples
+planted    plants bugs, and reports which check finds each
+sentences  measures the sentences of the guides
+sim        runs random schedules on simulated groups
+soak       runs a group for long, and checks that its daemons do not grow
+walks      measures how far four changes walk through the daemon's files
+words      finds words and openings that the project's texts do not use
 """
