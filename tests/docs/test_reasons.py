@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from registry_controller.api import errors
 from registry_controller.core.decision.decision import Reason
 from registry_controller.core.status.cluster import CONDITIONS
 from registry_controller.report.reasons import REFUSALS
-from tests.docs.documents import ROOT, table
+from tests.docs.documents import ROOT, table, tables
 
 PAGE, OPERATIONS, PACKAGE = ROOT / "docs" / "reasons.md", ROOT / "docs" / "operations.md", ROOT / "registry_controller"
+TABLES = {
+    "reason of an object": "object", "reason of a failure": "failure", "reason of a rule's condition": "rule",
+    "reason of a Cluster's condition": "cluster", "reason of an Event": "event",
+}  # fmt: skip
+"""The tables of the page, with the first word of their anchors."""
 NO_REASON = {"RegistryError", "BadInput", "InvalidOption", "InvalidKubeconfig", "Gone"}
 """Errors that no write or evaluation of an object ends with; the reason of Gone is `Expired`."""
 
 
 def listed(header: str) -> list[str]:
     """Return the first column of a table of the page."""
-    return [row[0].strip("`") for row in table(PAGE, header=header)]
+    return [row[0].split("`")[1] for row in table(PAGE, header=header)]
 
 
 def words_of(*paths: str) -> set[str]:
@@ -31,6 +38,14 @@ def error_classes() -> set[str]:
     """Return the names of all errors of the daemon."""
     kinds = (kind for kind in vars(errors).values() if isinstance(kind, type))
     return {kind.__name__ for kind in kinds if issubclass(kind, errors.RegistryError)}
+
+
+@pytest.mark.parametrize("header", TABLES)
+def test_each_reason_has_an_anchor_a_meaning_and_an_action(header: str) -> None:
+    for row, reason in zip(table(PAGE, header=header), listed(header), strict=True):
+        assert row[0] == f'<a id="{TABLES[header]}-{reason.lower()}"></a>`{reason}`'
+        assert all(row)
+    assert [cells[0][-1] for cells in tables(PAGE) if cells[0][0] == header] == ["action"]
 
 
 def test_the_reasons_of_objects_are_those_of_the_decisions() -> None:
