@@ -23,7 +23,8 @@ from tests.docs.documents import ALL_TEXT, DOCUMENTS, ROOT, Block, blocks, table
 
 BLOCKS = [block for path in DOCUMENTS for block in blocks(path)]
 SHELL = [block for block in BLOCKS if block.language in ("sh", "bash", "shell", "console")]
-YAML = [block for block in BLOCKS if block.language == "yaml" and block.tag != "example"]  # those: unit, e2e
+# Examples are tested in unit and e2e, the resources of GitOps tools in test_gitops.
+YAML = [block for block in BLOCKS if block.language == "yaml" and block.tag not in ("example", "gitops")]
 RULES, OPERATIONS = ROOT / "docs" / "rules.md", ROOT / "docs" / "operations.md"
 DEVELOPMENT, PACKAGE = ROOT / "docs" / "development.md", ROOT / "registry_controller"
 CRD = ROOT / "crds" / "clusterregistry.k8s.cisco.com_resourcesyncrules.yaml"
@@ -154,6 +155,8 @@ def _paths(node: dict[str, Any], path: str) -> Iterator[str]:
 
 
 def _anchors(path: Path) -> set[str]:
-    """Spell the anchors of a document's headings as GitHub does."""
-    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """Spell the anchors of a document's headings as GitHub does; list those of its HTML, too."""
+    text = path.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    spelled = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return spelled | set(re.findall(r'<a id="([^"]+)"></a>', text))
