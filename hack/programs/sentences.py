@@ -36,6 +36,7 @@ SPECIFICATIONS: Final = (
     "docs/development.md",
     "docs/reasons.md",
     "docs/rules.md",
+    "docs/security-limits.md",
     "docs/security-tests.md",
 )
 """Documents in which a developer or an administrator looks something up."""

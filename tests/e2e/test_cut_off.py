@@ -1,4 +1,4 @@
-"""A member that nobody trusts any more, cut off as docs/security.md says, on real clusters. P3."""
+"""A member that nobody trusts any more, cut off as docs/operations.md says, on real clusters. P3."""
 
 from __future__ import annotations
 

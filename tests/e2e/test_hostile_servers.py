@@ -1,4 +1,4 @@
-"""API servers in bad hands, against the real daemon: every row of the table in docs/security.md.
+"""API servers in bad hands, against the real daemon: every row of the table in docs/security-tests.md.
 
 The strangers of a family are there at once, and an honest peer beside them.
 """

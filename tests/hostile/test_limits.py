@@ -1,4 +1,4 @@
-"""P5: the table of limits in docs/security.md says what the code has; that the code holds it, tests/unit shows."""
+"""P5: docs/security-limits.md has the limits of the code; that the code holds them, tests/unit shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from registry_controller.kube import object as objects
 from registry_controller.kube.responses import format_size
 from registry_controller.watch import limits, reflector, retry
 
-_SECTION = "## Limits for one server"
+_SECTION = "## The limits"
 _WAITS = (transport._CONNECT_S, dialer.PROBE_TIMEOUT_S, 10.0, connect._OPEN_S, connect._PAGE_S)
 _OWN = tuple(limits.MOST_OWN[kind] for kind in (meta.CLUSTER, meta.RULE, meta.FEATURE))
 
@@ -40,7 +40,7 @@ LIMITS = {
 
 
 def _table() -> dict[str, str]:
-    text = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "security-limits.md").read_text(encoding="utf-8")
     section = text.partition(_SECTION)[2].partition("\n## ")[0]
     rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| ")]
     return {row[0].strip(): row[1].strip() for row in rows}

@@ -238,8 +238,8 @@ def test_clusters_are_listed_with_these_columns() -> None:
 
 
 def test_one_server_that_goes_to_every_limit_leaves_the_container_room() -> None:
-    """P5: the sum in docs/security.md is that of the limits, and the container may use a fifth more."""
-    docs = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    """P5: the sum in docs/security-limits.md is that of the limits, and the container may use a fifth more."""
+    docs = (ROOT / "docs" / "security-limits.md").read_text(encoding="utf-8")
     table = docs.partition("| of memory | MiB | why |")[2].partition("\n\n")[0]
     told = {what: int(mib) for what, mib in re.findall(r"^\| ([^|]+) \| (\d+) \|", table, re.MULTILINE)}
     texts, parts = 4 * MANIFEST_BYTES, 200 * (COMMAS + CONTAINERS)

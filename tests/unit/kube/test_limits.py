@@ -170,7 +170,7 @@ async def test_what_a_list_has_said_back_to_it_is_short(metadata: dict[str, str]
 
 
 def test_the_limits_are_those_of_the_docs() -> None:
-    """docs/security.md says them; the tests here, and those of the transport, hold the constants."""
+    """docs/security-limits.md says them; the tests here, and those of the transport, hold the constants."""
     assert (ANSWER_BYTES, ALL_LINES_BYTES, PAGES) == (8 * 1024 * 1024, 16 * 1024 * 1024, 4)
 
 

@@ -132,7 +132,7 @@ async def test_p5_headers_are_bounded(peer: Peer, reader: Reader, headers: dict[
 
 
 async def test_p5_each_wait_has_its_end(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P5: as docs/security.md says them: who it is, an object, the beginning of a watch, a page."""
+    """P5: as docs/security-limits.md says them: who it is, an object, the beginning of a watch, a page."""
     waits: list[float] = []
 
     def deadline(timeout_s: float) -> object:

@@ -44,7 +44,7 @@ def test_all_kinds_of_a_peer_count_together() -> None:
 
 @pytest.mark.parametrize(("kind", "most"), [(meta.CLUSTER, 256), (meta.RULE, 1024), (meta.FEATURE, 1024)])
 def test_the_registrys_own_kinds_have_limits_of_their_own(kind: GVK, most: int) -> None:
-    """P5: as docs/security.md says them."""
+    """P5: as docs/security-limits.md says them."""
     held: Any = {
         (kind, EVERYTHING): Sized(most - 2),
         (kind, Selection(labels="a=b")): Sized(1),
@@ -58,7 +58,7 @@ def test_the_registrys_own_kinds_have_limits_of_their_own(kind: GVK, most: int) 
 
 
 def test_of_all_kinds_together_150000_objects_are_taken() -> None:
-    """P5: as docs/security.md says it."""
+    """P5: as docs/security-limits.md says it."""
     check_room(MAP, reflectors(maps=149_998, clusters=1), peer="b")
     with pytest.raises(TooMuch, match="b offers more than 150000 objects: "):
         check_room(MAP, reflectors(maps=149_999, clusters=1), peer="b")
