@@ -128,6 +128,13 @@ def test_the_health_of_the_status_that_the_daemon_writes(facts: dict[str, Any], 
     assert health("ResourceSyncRule", manifest) == expected
 
 
+def test_a_rule_with_held_copies_is_progressing() -> None:
+    conditions = [condition("Accepted", "Accepted"), condition("Synced", "Synced")]
+    conditions.append({"type": "Ready", "status": "False", "reason": "Held", "message": "1 held"})
+    manifest = {"metadata": {"generation": 1}, "spec": {}, "status": {"conditions": conditions}}
+    assert health("ResourceSyncRule", manifest) == "Progressing"
+
+
 @pytest.mark.parametrize("kind", ["ResourceSyncRule", "Cluster"])
 def test_an_object_without_a_status_is_progressing(kind: str) -> None:
     assert health(kind, {"metadata": {"generation": 1}, "spec": {}}) == "Progressing"
