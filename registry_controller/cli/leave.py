@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import NamedTuple
 
 import click
 
-from registry_controller.api.errors import InvalidOption, RegistryError
-from registry_controller.cli.options import connection_options, daemon_options, explain_error, load_settings, seconds
+from registry_controller.cli.failures import run_to_end
+from registry_controller.cli.global_options import GlobalOptions, LocalConnection, global_options
+from registry_controller.cli.options import daemon_options, load_settings, seconds
 from registry_controller.settings import Settings
 
 
@@ -33,19 +31,18 @@ from registry_controller.settings import Settings
     help="Time to wait for the end. After that, run the same command to continue.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
-@connection_options
-@daemon_options(("namespace", "reader_service_account_name", "manage_local_cluster_secret"))
+@global_options()
+@daemon_options(("reader_service_account_name", "manage_local_cluster_secret"))
 @click.pass_context
 def leave_command(
     ctx: click.Context,
     /,
     *,
+    options: GlobalOptions,
     cluster: str | None,
     without: tuple[str, ...],
     wait_s: float,
     yes: bool,
-    kubeconfig: Path | None,
-    context_name: str | None,
     **flags: str | None,
 ) -> None:
     """Remove this cluster from its group, or, with CLUSTER, a member that no longer runs.
@@ -64,24 +61,8 @@ def leave_command(
     """
     if cluster and without:
         raise click.UsageError("--without is for a cluster that leaves by itself: give no CLUSTER with it", ctx)
-    settings = load_settings(ctx, flags)
-    try:
-        asyncio.run(
-            _leave(
-                settings, LocalConnection(kubeconfig, context_name), cluster, without=without, wait_s=wait_s, yes=yes
-            )
-        )
-    except InvalidOption as error:
-        raise click.UsageError(str(error), ctx) from None
-    except RegistryError as error:
-        raise click.ClickException(explain_error(error)) from None
-
-
-class LocalConnection(NamedTuple):
-    """The kubeconfig and context of this cluster."""
-
-    kubeconfig: Path | None
-    context: str | None
+    settings = load_settings(options, flags)
+    run_to_end(_leave(settings, options.connection, cluster, without=without, wait_s=wait_s, yes=yes))
 
 
 async def _leave(

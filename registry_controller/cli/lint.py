@@ -17,7 +17,10 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import read_feature
 from registry_controller.cache.crds import read_bundled
 from registry_controller.cli.documents import Document, Duplicate, Item, Position, read_documents
+from registry_controller.cli.files import file_option, list_files
+from registry_controller.cli.global_options import Contexts, GlobalOptions, global_options
 from registry_controller.cli.lint_fix import fix_text
+from registry_controller.cli.output import Tone, say
 from registry_controller.core.rules.findings import Finding
 from registry_controller.core.rules.misplaced import list_errors
 from registry_controller.core.rules.read_errors import find_all_problems
@@ -45,9 +48,14 @@ class Remark(NamedTuple):
 
 @click.command("lint")
 @click.option("--fix", is_flag=True, help="Move a misplaced `name` and `namespace` under `objectKey`, in the files.")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
-def lint_command(files: tuple[Path, ...], *, fix: bool) -> None:
-    """Check Clusters, ClusterFeatures and ResourceSyncRules in YAML files; `-` is standard input.
+@click.argument("files", nargs=-1, metavar="[FILE|DIR|-]...", type=click.Path(path_type=Path, allow_dash=True))
+@file_option(help="The same as an argument.", required=False, name="more")
+@global_options(contexts=Contexts.NONE)
+@click.pass_context
+def lint_command(
+    ctx: click.Context, /, files: tuple[Path, ...], *, options: GlobalOptions, more: Sequence[Path], fix: bool
+) -> None:
+    """Check Clusters, ClusterFeatures and ResourceSyncRules in YAML files, folders, or standard input (`-`).
 
     Objects of other kinds are not checked. Exits 1 on errors; warnings do not count. With --fix, it writes the files in
     which a match has its name or namespace one level too high, and then checks them.
@@ -55,16 +63,20 @@ def lint_command(files: tuple[Path, ...], *, fix: bool) -> None:
     \b
     Examples:
       registry-controller lint rule.yaml
-      registry-controller lint --fix rules/*.yaml
+      registry-controller lint --fix rules/
       kubectl get rsr greetings -o yaml | registry-controller lint -
     """
+    if not files and not more:
+        raise click.UsageError("Missing argument '[FILE|DIR|-]...'.", ctx)
+    files = (*list_files(files), *more)
     if fix and any(str(file) == "-" for file in files):
         raise click.UsageError("--fix writes files: it cannot write standard input")
     for file in files if fix else ():
         _fix_file(file)
     remarks = [remark for file in files for remark in _lint_file(file)]
+    printer = options.printer
     for remark in remarks:
-        click.echo(str(remark))
+        printer.print_text(str(remark), Tone.BAD if remark.finding.is_error else Tone.WARNING)
     sys.exit(1 if any(remark.finding.is_error for remark in remarks) else 0)
 
 
@@ -77,7 +89,7 @@ def _fix_file(file: Path) -> None:
         if fixed != text:
             with file.open("w", encoding="utf-8", newline="") as opened:
                 opened.write(fixed)
-            click.echo(f"{file}: moved the misplaced fields under objectKey")
+            say(f"{file}: moved the misplaced fields under objectKey")
     except UnicodeDecodeError:
         return
     except OSError as error:

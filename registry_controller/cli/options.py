@@ -1,27 +1,27 @@
-"""Options of several commands: the connection to the local cluster, and the options of the daemon."""
+"""Options of several commands: times, and the options of the daemon."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from registry_controller import settings
-from registry_controller.api.errors import Forbidden, InvalidOption, RegistryError
+from registry_controller.api.errors import InvalidOption
+from registry_controller.cli.failures import OptionFailure
+from registry_controller.cli.global_options import Decorator, GlobalOptions
 from registry_controller.settings import Settings
 
 _DURATION: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|)")
 _DECISIVE: Final = (
-    "namespace", "network_name", "deletion_limit_percent", "member_left_trust_seconds", "synced_rules_enabled",
+    "network_name", "deletion_limit_percent", "member_left_trust_seconds", "synced_rules_enabled",
     "synced_rules_kinds", "synced_rules_namespaces", "closed_kinds", "closed_namespaces",
 )  # fmt: skip
-"""The options of the daemon that decisions depend on."""
-
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""The options of the daemon that decisions depend on, without the namespace."""
+_GLOBAL: Final = "namespace"
 
 
 def seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
@@ -32,24 +32,15 @@ def seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     return float(found[1]) * (60.0 if found[2] == "m" else 1.0)
 
 
-def connection_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--kubeconfig` and `--context`."""
-    function = click.option(
-        "--context", "context_name", help="Context in the kubeconfig; default: its current context."
-    )(function)
-    return click.option(
-        "--kubeconfig",
-        type=click.Path(path_type=Path),
-        help="Kubeconfig of this cluster; default: KUBECONFIG, else the Pod's ServiceAccount, else ~/.kube/config.",
-    )(function)
-
-
 def daemon_options(fields: Collection[str] | None = None) -> Decorator:
-    """Add a flag for each option of the daemon, or for `fields`; a boolean needs no value, as in the original."""
+    """Add a flag for each option of the daemon, or for `fields`; a boolean needs no value, as in the original.
+
+    `--namespace` is one of the global flags.
+    """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(settings.OPTIONS):
-            if fields is not None and option.field not in fields:
+            if option.field == _GLOBAL or (fields is not None and option.field not in fields):
                 continue
             default = f"; default {option.default!r}" if option.default else ""
             more: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if option.form == "true|false" else {}
@@ -62,12 +53,9 @@ def daemon_options(fields: Collection[str] | None = None) -> Decorator:
 
 
 def dry_run_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a dry run: connection, time, output format, and the options that decisions depend on."""
+    """Add the options of a dry run: the time to wait, and the options that decisions depend on."""
     function = daemon_options(_DECISIVE)(function)
-    function = click.option(
-        "-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", help="Format of the answer."
-    )(function)
-    function = click.option(
+    return click.option(
         "--wait-for-peers",
         "wait_s",
         callback=seconds,
@@ -76,19 +64,11 @@ def dry_run_options(function: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help="Time to wait for the local API server and for the peers.",
     )(function)
-    return connection_options(function)
 
 
-def load_settings(ctx: click.Context, flags: Mapping[str, str | None]) -> Settings:
-    """Load the options of the daemon; UsageError for a wrong option."""
+def load_settings(options: GlobalOptions, flags: Mapping[str, str | None]) -> Settings:
+    """Load the options of the daemon; OptionFailure for a wrong option."""
     try:
-        return settings.load(os.environ, flags)
+        return settings.load(os.environ, {**flags, _GLOBAL: options.namespace})
     except InvalidOption as error:
-        raise click.UsageError(str(error), ctx) from None
-
-
-def explain_error(error: RegistryError) -> str:
-    """Return the message for an error of the API server; for a missing right, with the user that needs it."""
-    if isinstance(error, Forbidden) and error.lacks_right:
-        return f"cannot {error}; grant it to the user of the kubeconfig, or name another --context"
-    return str(error)
+        raise OptionFailure(str(error)) from None

@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from registry_controller.api import meta
 from registry_controller.api.meta import Manifest
-from registry_controller.cli.lint import examine_file
+from registry_controller.cli.files import file_option
+from registry_controller.cli.global_options import GlobalOptions, global_options
 from registry_controller.cli.options import dry_run_options, load_settings
+from registry_controller.cli.output import Cell, Form, Printer, Table, Tone, say
 
 if TYPE_CHECKING:
     from registry_controller.planner.dry_run import DryRun
-    from registry_controller.planner.output import JsonDocument
+    from registry_controller.planner.output import ClusterNames
+    from registry_controller.planner.plan import Plan
+
+_TONES: Final = {
+    "create": Tone.GOOD,
+    "update": Tone.GOOD,
+    "delete": Tone.BAD,
+    "skip": Tone.MINOR,
+    "conflict": Tone.WARNING,
+    "wait": Tone.WARNING,
+    "fail": Tone.BAD,
+}
 
 
 @click.command("plan")
-@click.option(
-    "-f", "--filename", "file", required=True, type=click.Path(path_type=Path, allow_dash=True),
-    help="YAML with one or more ResourceSyncRules; - is standard input.",
-)  # fmt: skip
+@file_option(help="YAML with one or more ResourceSyncRules.")
 @dry_run_options
-@click.pass_context
-def plan_command(
-    ctx: click.Context,
-    /,
-    *,
-    file: Path,
-    kubeconfig: Path | None,
-    context_name: str | None,
-    wait_s: float,
-    form: str,
-    **flags: str | None,
-) -> None:
+@global_options(forms=(Form.TEXT, Form.WIDE, Form.JSON, Form.YAML))
+def plan_command(*, options: GlobalOptions, files: Sequence[Path], wait_s: float, **flags: str | None) -> None:
     """Report the changes that applying a rule would make in this cluster, and write nothing.
 
     One line for each object: create, update, delete, skip, conflict, wait or fail, the source cluster, and the reason.
@@ -51,29 +52,48 @@ def plan_command(
       registry-controller plan -f - --wait-for-peers 1m < rule.yaml
       registry-controller plan --context kind-a -f rule.yaml -o json
     """
-    settings, now = load_settings(ctx, flags), datetime.now(UTC)
-    rules = _read_rules(file)
+    settings, now = load_settings(options, flags), datetime.now(UTC)
+    rules = [rule for file in files for rule in _read_rules(file)]
     # Imported late, so that a wrong rule fails at once.
-    from registry_controller.cli.dry_run import DryRunCommand, print_and_exit  # noqa: PLC0415
-    from registry_controller.planner.output import ClusterNames, build_plan_document, format_plan  # noqa: PLC0415
+    from registry_controller.cli.dry_run import DryRunCommand  # noqa: PLC0415
+    from registry_controller.planner.output import ClusterNames  # noqa: PLC0415
     from registry_controller.planner.plan import PlanAction, make_plan  # noqa: PLC0415
 
-    async def answer(dry_run: DryRun) -> tuple[str | JsonDocument, bool]:
+    async def answer(dry_run: DryRun) -> tuple[Plan, ClusterNames]:
         made = await make_plan(dry_run, [meta.metadata_of(rule)["name"] for rule in rules], now=now)
-        names = ClusterNames(dry_run.engine)
-        is_well = not made.problems and not any(row.action is PlanAction.FAIL for row in made.rows)
-        return (build_plan_document if form == "json" else format_plan)(made, names), is_well
+        return made, ClusterNames(dry_run.engine)
 
-    text, is_well = DryRunCommand(settings, kubeconfig, context_name, wait_s, now).ask(answer, manifests=rules)
-    print_and_exit(text, is_well=is_well)
+    made, names = DryRunCommand(settings, options.connection, wait_s, now).ask(answer, manifests=rules)
+    _print_plan(options.printer, made, names)
+    sys.exit(1 if made.problems or any(row.action is PlanAction.FAIL for row in made.rows) else 0)
+
+
+def _print_plan(printer: Printer, plan: Plan, names: ClusterNames) -> None:
+    from registry_controller.planner.output import (  # noqa: PLC0415  late, as above
+        PLAN_HEADINGS,
+        build_plan_document,
+        format_plan_end,
+        list_plan_lines,
+    )
+
+    if printer.is_for_programs:
+        printer.print_document(build_plan_document(plan, names))
+        return
+    lines = list_plan_lines(plan, names, is_wide=printer.form is Form.WIDE)
+    printer.print_table(
+        Table(PLAN_HEADINGS, [[Cell(first, _TONES[action.value]), *rest] for action, (first, *rest) in lines])
+    )
+    printer.print_text(("\n" if lines else "") + format_plan_end(plan))
 
 
 def _read_rules(file: Path) -> Sequence[Manifest]:
     """Return the rules of a file; print the findings of `lint`, and exit 1 for an error."""
+    from registry_controller.cli.lint import examine_file  # noqa: PLC0415  it imports all readers of rules
+
     rules, errors = [], 0
     for manifest, remarks in examine_file(file, named=True):
         for remark in remarks:
-            click.echo(str(remark), err=True)
+            say(str(remark))
             errors += remark.finding.is_error
         if manifest.get("kind") == meta.RULE.kind:
             rules.append(manifest)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import click
 import yaml
 
 from registry_controller import __version__, settings
-from registry_controller.cli.options import connection_options, daemon_options, load_settings
+from registry_controller.cli.global_options import GlobalOptions, global_options
+from registry_controller.cli.options import daemon_options, load_settings
 
 _IGNORED_FLAGS: Final = tuple(
     "--" + prefix.lower().replace("_", "-") for prefix in settings.IGNORED_PREFIXES
@@ -47,15 +47,13 @@ def _ignored_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command("run", cls=_RunCommand)
-@connection_options
+@global_options()
 @click.option("--dump-config", is_flag=True, help="Print the options with their values, and exit.")
 @click.version_option(__version__, prog_name="registry-controller")
 @daemon_options()
 @_ignored_options
 @click.pass_context
-def run_command(
-    ctx: click.Context, /, kubeconfig: Path | None, context_name: str | None, dump_config: bool, **flags: str | None
-) -> None:
+def run_command(ctx: click.Context, /, *, options: GlobalOptions, dump_config: bool, **flags: str | None) -> None:
     """Run the daemon in this cluster.
 
     \b
@@ -65,10 +63,10 @@ def run_command(
       registry-controller run --dump-config
     """
     extra = {name.removeprefix("--").replace("-", "_"): "" for name in ctx.meta.get(__name__, ())}
-    loaded = load_settings(ctx, {**flags, **extra})
+    loaded = load_settings(options, {**flags, **extra})
     if dump_config:
         click.echo(yaml.safe_dump(loaded.dump(), sort_keys=False), nl=False)
         return
     from registry_controller import process  # noqa: PLC0415  a wrong option fails without loading the daemon
 
-    sys.exit(process.run(loaded, kubeconfig=kubeconfig, context=context_name))
+    sys.exit(process.run(loaded, kubeconfig=options.kubeconfig, context=options.context))

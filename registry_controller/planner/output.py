@@ -36,16 +36,27 @@ class ClusterNames:
         return {"name": self._names.get(cluster_id, ""), "clusterID": cluster_id} if cluster_id else None
 
 
-def format_plan(plan: Plan, names: ClusterNames) -> str:
-    """Format a plan as text. Objects that are in sync already are only counted."""
-    shown = [row for row in plan.rows if row.reason != Reason.IN_SYNC.value]
-    table = [
-        (row.action.value, str(row.target), _format_source(row, names), row.rule, _format_reason(row)) for row in shown
+PLAN_HEADINGS: Final = ("ACTION", "OBJECT", "FROM", "RULE", "REASON")
+
+
+def list_plan_lines(
+    plan: Plan, names: ClusterNames, *, is_wide: bool = False
+) -> Sequence[tuple[PlanAction, list[str]]]:
+    """List the lines of a plan: the action, and a cell for each heading.
+
+    Objects that are in sync already are left out unless `is_wide`.
+    """
+    return [
+        (row.action, [row.action.value, str(row.target), _format_source(row, names), row.rule, _format_reason(row)])
+        for row in plan.rows
+        if is_wide or row.reason != Reason.IN_SYNC.value
     ]
-    heading = ("ACTION", "OBJECT", "FROM", "RULE", "REASON")
-    lines = [_align_columns([heading, *table]), ""] if table else []
+
+
+def format_plan_end(plan: Plan) -> str:
+    """Format the counts of a plan, its notes and its problems as text."""
     return "\n".join(
-        [*lines, _format_summary(plan), *(f"note: {note}" for note in plan.notes), *_format_problems(plan.problems)]
+        [_format_summary(plan), *(f"note: {note}" for note in plan.notes), *_format_problems(plan.problems)]
     )
 
 
@@ -247,10 +258,3 @@ def _build_ref(ref: SourceRef | None, names: ClusterNames) -> JsonDocument | Non
 
 def _build_target(target: Target) -> JsonDocument:
     return {"group": target.group, "kind": target.kind, "namespace": target.namespace, "name": target.name}
-
-
-def _align_columns(rows: Sequence[Sequence[str]]) -> str:
-    """Align columns as kubectl does."""
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    lines = ("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)

@@ -16,8 +16,9 @@ from click.testing import CliRunner, Result
 from registry_controller import __version__
 from registry_controller.api.errors import Forbidden, Unreachable
 from registry_controller.api.optiontext import Address
-from registry_controller.cli import program
-from registry_controller.cli.options import explain_error
+from registry_controller.cli import COMMANDS, program
+from registry_controller.cli.command_group import name_program
+from registry_controller.cli.failures import explain_error
 from registry_controller.settings import Settings
 
 Call = tuple[Settings, Path | None, str | None]
@@ -118,6 +119,58 @@ def test_dump_config_prints_what_is_understood_and_starts_nothing(calls: list[Ca
     assert calls == []
 
 
+@pytest.mark.parametrize("args", [("--context", "c"), ("--kubeconfig=/k", "-n", "x"), ("-nx", "--color", "never")])
+def test_global_flags_alone_run_the_daemon_in_a_pod_only(calls: list[Call], args: tuple[str, ...]) -> None:
+    found = invoke(*args)
+    assert (found.exit_code, calls) == (2, [])
+    assert "there is no command" in found.stderr
+    assert invoke(*args, KUBERNETES_SERVICE_HOST="10.0.0.1").exit_code == 7
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--context", "c", "-n", "x", "run", "--workers", "3"),
+        ("run", "--context", "c", "-n", "x", "--workers", "3"),
+        ("--context=c", "run", "--namespace=x", "--workers", "3"),
+        ("--namespace", "x", "--workers", "3", "--context", "c"),
+    ],
+)
+def test_global_flags_are_before_or_after_the_command(calls: list[Call], args: tuple[str, ...]) -> None:
+    assert invoke(*args).exit_code == 7
+    ((settings, _, context),) = calls
+    assert (settings.namespace, settings.workers, context) == ("x", 3, "c")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_list_of_commands_has_the_summary_of_each_in_one_line(command: str) -> None:
+    listed = re.search(rf"^  {command} +(\S.*)$", invoke("--help").output, re.MULTILINE)
+    assert listed is not None
+    assert listed[1] == COMMANDS[command].summary
+    assert not invoke(command, "--help").exit_code
+
+
+def test_the_help_of_kubectls_plugin_has_its_name() -> None:
+    runner = CliRunner()
+    for args in (["--help"], ["lint", "--help"]):
+        text = runner.invoke(program, args, prog_name=name_program("/usr/bin/kubectl-cluster_registry")).output
+        assert "Usage: kubectl cluster-registry " in text
+        assert "  kubectl cluster-registry lint rule.yaml\n" in text
+        assert "registry-controller" not in text
+    assert "  registry-controller lint rule.yaml\n" in invoke("lint", "--help").output
+
+
+def test_help_imports_no_command() -> None:
+    """The help of the program takes the time of click alone."""
+    code = (
+        "import sys; from registry_controller.cli import program; program(['--help'], standalone_mode=False); "
+        "print(sorted(n for n in sys.modules if n.startswith(('yaml', 'rich', 'asyncio', 'msgspec', 'kubernetes'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 @pytest.mark.parametrize("args", [("--version",), ("run", "--version")])
 def test_the_version_is_told(args: tuple[str, ...]) -> None:
     result = invoke(*args)
@@ -125,7 +178,7 @@ def test_the_version_is_told(args: tuple[str, ...]) -> None:
     assert __version__ in result.stdout
 
 
-@pytest.mark.parametrize("command", sorted(program.commands))
+@pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_the_help_of_a_command_has_examples_that_are_commands(command: str) -> None:
     """Each line of the examples names this program, this command and options that it has."""
     text = invoke(command, "--help").output

@@ -84,7 +84,8 @@ def test_a_kubeconfig_that_cannot_be_used_says_why(tmp_path: Path, text: str, co
     ("args", "said"),
     [
         (("plan",), "Missing option '-f'"),
-        (("plan", "-f", "-", "-o", "yaml"), "'yaml' is not one of"),
+        (("plan", "-f", "-", "-o", "xml"), "'xml' is not one of"),
+        (("plan", "--context", "a", "--context", "b", "-f", "-"), "plan works on one cluster: give --context once"),
         (("plan", "-f", "-", "--wait-for-peers", "soon"), "'soon' is not a time such as 20s or 2m"),
         (("plan", "-f", "-", "--namespace", "Not A Name"), "NAMESPACE (--namespace): must be the name"),
         (("explain", "secret"), "Missing argument"),
@@ -94,9 +95,16 @@ def test_a_kubeconfig_that_cannot_be_used_says_why(tmp_path: Path, text: str, co
         (("explain", "secret", "a/b", "-n", "c"), "-n c: is no namespace, or not the one of a/b"),
         (("explain", "secret", "b", "-n", "a"), "kubeconfig /nowhere: there is no such file"),
         (("explain", "secret", "a/b"), "kubeconfig /nowhere: there is no such file"),
+        (("explain", "secret/b", "-n", "a"), "kubeconfig /nowhere: there is no such file"),
+        (("explain", "secret/a/b", "-n", "c"), "-n c: is no namespace, or not the one of a/b"),
+        (("explain", "/b"), "Missing argument"),
     ],
 )
 def test_a_wrong_command_line_ends_with_2(args: tuple[str, ...], said: str) -> None:
     code, out, err = ask(*args, stdin=GOOD)
     assert (code, out) == (2, "")
     assert said in err
+
+
+def test_a_kubeconfig_that_is_missing_shows_no_usage() -> None:
+    assert "Usage" not in ask("explain", "secret/b", "-n", "a")[2]

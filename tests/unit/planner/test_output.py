@@ -9,15 +9,18 @@ import pytest
 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.provenance import Provenance
+from registry_controller.cli.output import align_columns
 from registry_controller.core.decision.marks import Marks
 from registry_controller.core.decision.state import SourceRef
 from registry_controller.planner.explain import ExplainedSource, Explanation, UnreadObject
 from registry_controller.planner.output import (
+    PLAN_HEADINGS,
     ClusterNames,
     build_explanation_document,
     build_plan_document,
     format_explanation,
-    format_plan,
+    format_plan_end,
+    list_plan_lines,
 )
 from registry_controller.planner.plan import Plan, PlanAction, PlanRow
 from registry_controller.planner.rule_fit import Fit, RuleFit
@@ -42,6 +45,18 @@ def explanation(**fields: Any) -> Explanation:
         "planned": (), "problems": (), **fields,
     }  # fmt: skip
     return Explanation(**values)
+
+
+def format_plan(plan: Plan, names: ClusterNames) -> str:
+    """Format a plan as the command does without a terminal."""
+    lines = [cells for _, cells in list_plan_lines(plan, names)]
+    table = [align_columns([PLAN_HEADINGS, *lines]), ""] if lines else []
+    return "\n".join([*table, format_plan_end(plan)])
+
+
+def test_in_the_wide_form_objects_in_sync_are_lines() -> None:
+    lines = list_plan_lines(Plan([CREATE, IN_SYNC], [], []), NAMES, is_wide=True)
+    assert [action for action, _ in lines] == [PlanAction.CREATE, PlanAction.SKIP]
 
 
 def test_a_plan_is_a_table_with_a_summary_in_which_objects_in_sync_are_only_counted() -> None:

@@ -1,0 +1,36 @@
+"""docs/command-line.md has every command, form and exit code of the code."""
+
+from __future__ import annotations
+
+import re
+
+from registry_controller.cli import COMMANDS, failures
+from registry_controller.cli.global_options import VALUE_FLAGS
+from registry_controller.cli.output import Form
+from tests.docs.documents import ROOT, table
+
+PAGE = ROOT / "docs" / "command-line.md"
+
+
+def _words(header: str) -> set[str]:
+    """List the words in backticks in the first column of a table."""
+    return {name for row in table(PAGE, header=header) for name in re.findall(r"`([^`]+)`", row[0])}
+
+
+def test_the_page_has_every_command() -> None:
+    assert [name.split()[0] for row in table(PAGE, header="command") for name in re.findall(r"^`(.+?)`", row[0])] == [
+        *COMMANDS
+    ]
+
+
+def test_the_page_has_every_global_flag() -> None:
+    assert {name.split()[0] for name in _words("flag")} == set(VALUE_FLAGS)
+
+
+def test_the_page_has_every_form_that_all_commands_share() -> None:
+    assert _words("form") == {form.value for form in Form}
+
+
+def test_the_page_has_every_exit_code() -> None:
+    codes = {str(failures.OK), str(failures.FAILED), str(failures.WRONG_OPTION)}
+    assert {row[0] for row in table(PAGE, header="code")} == codes

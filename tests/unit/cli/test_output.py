@@ -1,0 +1,96 @@
+"""The printer: the forms, the terminal, colors, and control characters."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import yaml
+
+from registry_controller.cli.output import Cell, Form, Printer, Table, Tone, align_columns
+
+TABLE = Table(
+    ("NAME", "STATE", "ID"),
+    [["a", Cell("Ready", Tone.GOOD), "1"], ["long-name", Cell("Failed", Tone.BAD), "2"]],
+    only_wide=frozenset({"ID"}),
+)
+
+
+Terminal = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch, capsys: Terminal) -> Terminal:
+    """Make the standard output a terminal."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return capsys
+
+
+def test_without_a_terminal_a_table_is_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
+    Printer().print_table(TABLE)
+    assert capsys.readouterr().out == "NAME        STATE\na           Ready\nlong-name   Failed\n"
+
+
+def test_the_wide_form_has_all_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    Printer(Form.WIDE).print_table(TABLE)
+    assert capsys.readouterr().out.splitlines()[1] == "a           Ready    1"
+
+
+def test_a_table_without_rows_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    Printer().print_table(Table(("NAME",), []))
+    assert capsys.readouterr().out == ""
+
+
+def test_a_terminal_shows_colors(terminal: Terminal) -> None:
+    Printer().print_table(TABLE)
+    shown = terminal.readouterr().out
+    assert "\x1b[32mReady" in shown
+    assert "\x1b[31mFailed" in shown
+
+
+@pytest.mark.parametrize("way", ["NO_COLOR", "--color"])
+def test_no_color_is_none(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    if way == "NO_COLOR":
+        monkeypatch.setenv("NO_COLOR", "1")
+    printer = Printer(color="never" if way == "--color" else "auto")
+    printer.print_table(TABLE)
+    printer.print_text("bad", Tone.BAD)
+    shown = terminal.readouterr().out
+    assert "Ready" in shown
+    assert "\x1b[3" not in shown
+
+
+def test_colors_can_be_wanted_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    Printer(color="always").print_table(TABLE)
+    assert "\x1b[32mReady" in capsys.readouterr().out
+
+
+def test_text_of_a_cluster_cannot_drive_a_terminal(terminal: Terminal) -> None:
+    """A message with escape sequences and markup is shown as it is, without effect."""
+    Printer().print_table(Table(("MESSAGE",), [["\x1b]0;title\x07[bold]x[/bold]"]]))
+    Printer().print_text("\x1b[2J\x9b1m")
+    shown = terminal.readouterr().out
+    assert "?]0;title?[bold]x[/bold]" in shown
+    assert shown.endswith("?[2J?1m\n")
+
+
+def test_a_cell_of_several_lines_stays_a_line() -> None:
+    assert align_columns([["A", "B"], ["x\ny", "z"]]) == "A     B\nx y   z"
+
+
+def test_a_document_is_json_or_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+    document = {"b": ("x", 1), "a": None, "on": Form.JSON}
+    Printer(Form.JSON).print_document(document)
+    Printer(Form.YAML).print_document(document)
+    shown = capsys.readouterr().out
+    as_json, as_yaml = shown[: shown.index("}\n") + 2], shown[shown.index("}\n") + 2 :]
+    assert json.loads(as_json) == yaml.safe_load(as_yaml) == {"b": ["x", 1], "a": None, "on": "json"}
+    assert as_yaml.startswith("b:\n- x\n")
+
+
+def test_words_are_on_the_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    Printer().say("wait")
+    assert capsys.readouterr() == ("", "wait\n")
