@@ -17,62 +17,67 @@ TABLE = Table(
 )
 
 
-Terminal = pytest.CaptureFixture[str]
+Capture = pytest.CaptureFixture[str]
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch, capsys: Terminal) -> Terminal:
+def use_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the standard output a terminal."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    return capsys
 
 
-def test_without_a_terminal_a_table_is_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_a_table_is_plain_text(capsys: Capture) -> None:
     Printer().print_table(TABLE)
     assert capsys.readouterr().out == "NAME        STATE\na           Ready\nlong-name   Failed\n"
 
 
-def test_the_wide_form_has_all_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_wide_form_has_all_columns(capsys: Capture) -> None:
     Printer(Form.WIDE).print_table(TABLE)
     assert capsys.readouterr().out.splitlines()[1] == "a           Ready    1"
 
 
-def test_a_table_without_rows_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_without_rows_is_nothing(capsys: Capture) -> None:
     Printer().print_table(Table(("NAME",), []))
     assert capsys.readouterr().out == ""
 
 
-def test_a_terminal_shows_colors(terminal: Terminal) -> None:
+def test_a_terminal_shows_colors(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_terminal(monkeypatch)
     Printer().print_table(TABLE)
-    shown = terminal.readouterr().out
+    shown = capsys.readouterr().out
     assert "\x1b[32mReady" in shown
     assert "\x1b[31mFailed" in shown
 
 
 @pytest.mark.parametrize("way", ["NO_COLOR", "--color"])
-def test_no_color_is_none(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_no_color_is_none(capsys: Capture, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    use_terminal(monkeypatch)
     if way == "NO_COLOR":
         monkeypatch.setenv("NO_COLOR", "1")
     printer = Printer(color="never" if way == "--color" else "auto")
     printer.print_table(TABLE)
     printer.print_text("bad", Tone.BAD)
-    shown = terminal.readouterr().out
+    shown = capsys.readouterr().out
     assert "Ready" in shown
     assert "\x1b[3" not in shown
 
 
-def test_colors_can_be_wanted_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_colors_can_be_wanted_without_a_terminal(capsys: Capture) -> None:
     Printer(color="always").print_table(TABLE)
     assert "\x1b[32mReady" in capsys.readouterr().out
 
 
-def test_text_of_a_cluster_cannot_drive_a_terminal(terminal: Terminal) -> None:
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_text_of_a_cluster_cannot_drive_a_terminal(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
     """A message with escape sequences and markup is shown as it is, without effect."""
+    if is_terminal:
+        use_terminal(monkeypatch)
     Printer().print_table(Table(("MESSAGE",), [["\x1b]0;title\x07[bold]x[/bold]"]]))
     Printer().print_text("\x1b[2J\x9b1m")
-    shown = terminal.readouterr().out
+    shown = capsys.readouterr().out
     assert "?]0;title?[bold]x[/bold]" in shown
     assert shown.endswith("?[2J?1m\n")
 
@@ -81,7 +86,7 @@ def test_a_cell_of_several_lines_stays_a_line() -> None:
     assert align_columns([["A", "B"], ["x\ny", "z"]]) == "A     B\nx y   z"
 
 
-def test_a_document_is_json_or_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_document_is_json_or_yaml(capsys: Capture) -> None:
     document = {"b": ("x", 1), "a": None, "on": Form.JSON}
     Printer(Form.JSON).print_document(document)
     Printer(Form.YAML).print_document(document)
@@ -91,6 +96,6 @@ def test_a_document_is_json_or_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     assert as_yaml.startswith("b:\n- x\n")
 
 
-def test_words_are_on_the_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_words_are_on_the_standard_error(capsys: Capture) -> None:
     Printer().say("wait")
     assert capsys.readouterr() == ("", "wait\n")
