@@ -77,6 +77,11 @@ LEFT_SECRET: Final = f"{_NAMES}/left-secret"
 DAEMON: Final = f"{_NAMES}/daemon"
 """Annotation of the own Cluster: the version of the daemon there, and the formats that it writes, see `api.formats`."""
 
+DAEMON_LEASE: Final = f"{_NAMES}/daemon-lease"
+"""Label, `"true"`, of the Lease of each daemon."""
+DAEMON_REPORT: Final = f"{_NAMES}/daemon-report"
+"""Annotation of the Lease of a daemon: its report about itself, its peers and rules, see `api.daemon_report`."""
+
 CORE_RESOURCE: Final = "cluster-registry-controller.k8s.cisco.com/core-sync-resource"
 """Label, `"true"`, of the rules and the feature that the daemon creates. They are never sources."""
 
@@ -205,12 +210,15 @@ NAMESPACE: Final = GVK("", "v1", "Namespace")
 NODE: Final = GVK("", "v1", "Node")
 POD: Final = GVK("", "v1", "Pod")
 
+LEASE: Final = GVK("coordination.k8s.io", "v1", "Lease")
+
 CLUSTERS: Final = GVR(GROUP, VERSION, "clusters", False, True)
 RULES: Final = GVR(GROUP, VERSION, "resourcesyncrules", False, True)
 FEATURES: Final = GVR(GROUP, VERSION, "clusterfeatures", False, True)
 SECRETS: Final = GVR("", "v1", "secrets", True)
 NAMESPACES: Final = GVR("", "v1", "namespaces", False, True)
 NODES: Final = GVR("", "v1", "nodes", False, True)
+LEASES: Final = GVR("coordination.k8s.io", "v1", "leases", True)
 
 
 def metadata_of(manifest: Manifest) -> Manifest:
