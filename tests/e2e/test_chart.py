@@ -28,54 +28,21 @@ NAMESPACE = "cluster-registry"
 CA = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
 RELEASES = ("cluster-registry", "cluster-registry-controller", "other")
 
-EVERYTHING: Manifest = {
-    "replicas": 2,
-    "localCluster": {"name": "alpha", "manageSecret": False},
-    "istio": {"revision": "cp-v115x.istio-system"},
-    "image": {"repository": "example.test/registry-controller", "tag": "1.2.3", "pullPolicy": "Always"},
-    "imagePullSecrets": [{"name": "pull"}],
-    "podAnnotations": {"example.com/a": "b"},
-    "podSecurityContext": {"runAsUser": 65532, "fsGroup": 65532, "supplementalGroups": [1]},
-    "securityContext": {"runAsUser": 65532, "runAsGroup": 65532},
-    "serviceAccount": {"annotations": {"example.com/role": "c"}},
-    "service": {"type": "NodePort", "port": 9090},
-    "health": {"port": 9091},
-    "resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"cpu": 2, "memory": "1Gi"}},
-    "nodeSelector": {"kubernetes.io/os": "linux"},
-    "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoSchedule"}],
-    "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}]}},
-    "podDisruptionBudget": {"enabled": True},
-    "rbac": {"narrowSecrets": True},
-    "controller": {
-        "log": {"format": "console", "verbosity": 2},
-        "workers": 8,
-        "apiServerEndpointAddress": "https://api.example.test:6443",
-        "readerTokenExpirationSeconds": 3600,
-        "memberLeftTrustSeconds": 0,
-        "stabilizationWindowSeconds": 5,
-        "memberAbsenceSeconds": 60,
-        "network": {"name": "vpn"}, "deletionLimitPercent": 20,
-        "syncedRules": {"enabled": False, "kinds": ["Secret", "*.apps"], "namespaces": ["a", "b"]},
-        "closed": {"kinds": ["ClusterRole.rbac.authorization.k8s.io"], "namespaces": ["kube-system"]},
-        "coreResourceSource": {"enabled": False},
-        "createNamespaces": True,
-        "leaderElection": {"enabled": False, "name": "none"},
-    },
-    "webhooks": {"clusterValidator": {
-        "enabled": True, "port": 9444, "certificateDirectory": "/certificates", "nameSuffix": "validator"}},
-    "global": {"imageRegistry": "example.test"},
-}  # fmt: skip
+CI_VALUES: dict[str, Manifest] = {
+    file.name.removesuffix("-values.yaml"): yaml.safe_load(file.read_text(encoding="utf-8"))
+    for file in sorted((Path(CHART) / "ci").glob("*-values.yaml"))
+}
+EVERYTHING = CI_VALUES["full"]
 
 VALUE_SETS: dict[str, Manifest] = {
     "the defaults": {},
-    "a name": {"localCluster": {"name": "alpha"}},
     "narrow Secrets": {"rbac": {"narrowSecrets": True}},
     "the hardened profile": yaml.safe_load((Path(CHART) / "values-hardened.yaml").read_text(encoding="utf-8")),
     "the policy": {"webhooks": {"clusterValidator": {"enabled": True}}},
-    "everything": EVERYTHING,
+    **{f"ci, {name}": values for name, values in CI_VALUES.items()},
     "empty lists and maps": {
         "podAnnotations": [], "podSecurityContext": None, "securityContext": None, "resources": {}, "rbac": None,
+        "serviceAccount": None, "networkPolicy": None, "terminationGracePeriodSeconds": None,
     },
     "no replicas": {"replicas": 0},
 }  # fmt: skip
@@ -151,7 +118,7 @@ def test_helm_lint_is_content(plane: Cluster, values: Manifest) -> None:
 
 @pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS)
 def test_what_it_renders_is_what_the_api_server_takes(plane: Cluster, namespace: str, values: Manifest) -> None:
-    manifests = helm(plane, "template", "cluster-registry", CHART, "--include-crds", values=values)
+    manifests = helm(plane, "template", "cluster-registry", CHART, "--include-crds", "--no-hooks", values=values)
     for flags in ((), ("--server-side", "--force-conflicts")):
         plane.kubectl(
             "apply", "--dry-run=server", "--validate=strict", *flags, "-n", namespace, "-f", "-", stdin=manifests
@@ -177,6 +144,7 @@ def test_the_names_follow_the_release(plane: Cluster, release: str, name: str) -
         ("ClusterRoleBinding", name),
         ("ClusterRoleBinding", f"{name}-reader"),
         ("Deployment", name),
+        ("Pod", f"{name.removesuffix('-controller')}-check"),
         ("PodDisruptionBudget", name),
         ("Role", name),
         ("RoleBinding", name),
@@ -225,7 +193,7 @@ def test_selectors_and_labels_are_those_of_the_original(plane: Cluster, release:
         "app.kubernetes.io/version": "0.1.0",
         "helm.sh/chart": "cluster-registry-0.1.0",
     }
-    for manifest in manifests:
+    for manifest in (found for found in manifests if found["kind"] != "Pod"):
         assert labels.items() <= manifest["metadata"]["labels"].items(), manifest["metadata"]["name"]
 
 
@@ -236,6 +204,8 @@ def test_the_defaults_reach_the_daemon(plane: Cluster) -> None:
     assert environment(rendered(plane)) == {
         "NAMESPACE": {"fieldRef": {"fieldPath": "metadata.namespace"}},
         "POD_NAME": {"fieldRef": {"fieldPath": "metadata.name"}},
+        "POD_NAMESPACE": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+        "POD_UID": {"fieldRef": {"fieldPath": "metadata.uid"}},
         "POD_SELECTOR": _SELECTOR.format("cluster-registry"),
         "MANAGE_LOCAL_CLUSTER_SECRET": "true",
         "READER_SERVICE_ACCOUNT_NAME": "cluster-registry-controller-reader",
@@ -259,6 +229,8 @@ def test_the_values_reach_the_daemon(plane: Cluster) -> None:
     assert environment(manifests) == {
         "NAMESPACE": {"fieldRef": {"fieldPath": "metadata.namespace"}},
         "POD_NAME": {"fieldRef": {"fieldPath": "metadata.name"}},
+        "POD_NAMESPACE": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+        "POD_UID": {"fieldRef": {"fieldPath": "metadata.uid"}},
         "POD_SELECTOR": _SELECTOR.format("other"),
         "PROVISION_LOCAL_CLUSTER": "alpha",
         "MANAGE_LOCAL_CLUSTER_SECRET": "false",
@@ -280,6 +252,8 @@ def test_the_values_reach_the_daemon(plane: Cluster) -> None:
         "HEALTH_ADDR": ":9091",
         "LOG_FORMAT": "console",
         "LOG_VERBOSITY": "2",
+        "WORKERS": "16",
+        "NODE_NAME": {"fieldRef": {"fieldPath": "spec.nodeName"}},
     }
     template = one(manifests, "Deployment")["spec"]["template"]
     assert template["metadata"]["annotations"] == {
@@ -287,16 +261,103 @@ def test_the_values_reach_the_daemon(plane: Cluster) -> None:
         "example.com/a": "b",
         "cluster-registry.k8s.cisco.com/deletion-limit-percent": "20",
     }
-    for value in ("nodeSelector", "tolerations", "affinity", "imagePullSecrets"):
+    assert template["metadata"]["labels"]["example.com/team"] == "platform"
+    for value in (
+        "nodeSelector", "tolerations", "affinity", "imagePullSecrets", "priorityClassName",
+        "terminationGracePeriodSeconds",
+    ):  # fmt: skip
         assert template["spec"][value] == EVERYTHING[value]
+    assert template["spec"]["serviceAccountName"] == "registry"
+    assert EVERYTHING["podSecurityContext"].items() <= template["spec"]["securityContext"].items()
     (container,) = template["spec"]["containers"]
-    assert container["image"] == "example.test/registry-controller:1.2.3"
+    assert container["image"] == f"example.test/registry-controller@{EVERYTHING['image']['digest']}"
     assert container["imagePullPolicy"] == "Always"
+    assert container["args"] == ["run", *EVERYTHING["extraArgs"]]
     assert container["resources"]["requests"] == {"cpu": 1, "memory": "1Gi"}
-    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/tmp"}
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/tmp", "/etc/ssl/certs"}
+    assert [volume["name"] for volume in template["spec"]["volumes"]] == ["tmp", "certificates"]
     assert one(manifests, "Service")["spec"]["type"] == "NodePort"
-    account = one(manifests, "ServiceAccount", "other-cluster-registry-controller")
+    account = one(manifests, "ServiceAccount", "registry")
     assert account["metadata"]["annotations"] == {"example.com/role": "c"}
+
+
+def test_a_constraint_of_topology_without_a_selector_counts_the_pods_of_the_release(plane: Cluster) -> None:
+    deployment = one(rendered(plane, EVERYTHING), "Deployment")["spec"]
+    own, given = deployment["template"]["spec"]["topologySpreadConstraints"]
+    assert own == EVERYTHING["topologySpreadConstraints"][0] | {"labelSelector": deployment["selector"]}
+    assert given == EVERYTHING["topologySpreadConstraints"][1]
+
+
+def test_the_image_is_named_by_its_tag_or_its_digest(plane: Cluster) -> None:
+    def image(**values: str) -> str:
+        manifests = rendered(plane, {"image": {"repository": "example.test/daemon"} | values})
+        used = {
+            container["image"]
+            for manifest in (one(manifests, "Pod"), one(manifests, "Deployment")["spec"]["template"])
+            for container in manifest["spec"]["containers"]
+        }
+        (found,) = used
+        return str(found)
+
+    digest = f"sha256:{'a' * 64}"
+    assert image() == "example.test/daemon:0.1.0"
+    assert image(tag="1") == "example.test/daemon:1"
+    assert image(tag="1", digest=digest) == f"example.test/daemon@{digest}"
+
+
+def test_the_pods_run_as_the_user_of_the_image_unless_the_platform_chooses(plane: Cluster) -> None:
+    spec = one(rendered(plane), "Deployment")["spec"]["template"]["spec"]
+    assert (spec["securityContext"]["runAsUser"], spec["securityContext"]["runAsGroup"]) == (65532, 65532)
+    chosen = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None}}
+    spec = one(rendered(plane, chosen), "Deployment")["spec"]["template"]["spec"]
+    assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def test_accounts_and_rights_can_be_left_to_an_administrator(plane: Cluster) -> None:
+    values = {"serviceAccount": {"create": False, "name": "given"}, "rbac": {"create": False}}
+    manifests = rendered(plane, values)
+    assert {m["kind"] for m in manifests} == {"Deployment", "Service", "ServiceAccount", "Pod"}
+    assert one(manifests, "ServiceAccount")["metadata"]["name"] == "cluster-registry-controller-reader"
+    for manifest in (one(manifests, "Pod"), one(manifests, "Deployment")["spec"]["template"]):
+        assert manifest["spec"]["serviceAccountName"] == "given"
+
+
+@pytest.mark.parametrize("kind", ["RoleBinding", "ClusterRoleBinding"])
+def test_the_rights_are_bound_to_the_account_that_the_pods_have(plane: Cluster, kind: str) -> None:
+    manifests = rendered(plane, {"serviceAccount": {"name": "given"}})
+    binding = one(manifests, kind, "cluster-registry-controller")
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "given", "namespace": NAMESPACE}]
+
+
+def test_the_policy_for_the_network_lets_names_api_servers_and_clients_through(plane: Cluster) -> None:
+    manifests = rendered(plane, EVERYTHING)
+    policy = one(manifests, "NetworkPolicy")["spec"]
+    assert policy["podSelector"] == one(manifests, "Deployment")["spec"]["selector"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    names, servers = policy["egress"]
+    assert names == {"ports": [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]}
+    assert servers == {
+        "to": [{"ipBlock": {"cidr": cidr}} for cidr in ("192.0.2.4/32", "2001:db8::/64")],
+        "ports": [{"port": port, "protocol": "TCP"} for port in (443, 6443)],
+    }
+    health, metrics = policy["ingress"]
+    assert health == {"ports": [{"port": "health"}]}
+    assert metrics == {"ports": [{"port": "metrics"}], "from": EVERYTHING["networkPolicy"]["metricsFrom"]}
+
+
+def test_helm_test_runs_the_check_with_the_account_and_options_of_the_daemon(plane: Cluster) -> None:
+    manifests = rendered(plane, EVERYTHING)
+    pod, deployment = one(manifests, "Pod"), one(manifests, "Deployment")
+    (container,) = pod["spec"]["containers"]
+    (daemon,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    assert (container["command"], container["args"]) == (["registry-controller"], ["check"])
+    for field in ("env", "image", "securityContext", "volumeMounts"):
+        assert container[field] == daemon[field], field
+    for field in ("serviceAccountName", "securityContext", "volumes"):
+        assert pod["spec"][field] == deployment["spec"]["template"]["spec"][field], field
+    selector = deployment["spec"]["selector"]["matchLabels"]
+    assert not selector.items() <= pod["metadata"]["labels"].items(), "the Service and the daemons would count it"
 
 
 def test_the_container_says_what_it_runs(plane: Cluster) -> None:
@@ -358,7 +419,7 @@ UNKNOWN_VALUES = (
         "localCluster", "image", "service", "resources", "rbac", "controller", "controller.log", "controller.network",
         "controller.leaderElection", "controller.syncedRules", "controller.closed",
         "webhooks", "webhooks.clusterValidator", "securityContext", "podSecurityContext",
-        "affinity", "health", "istio", "serviceAccount", "podDisruptionBudget",
+        "affinity", "health", "istio", "serviceAccount", "podDisruptionBudget", "networkPolicy",
     )),
 )  # fmt: skip
 
@@ -384,6 +445,15 @@ WRONG_VALUES = {
     f"controller.closed.namespaces={{{NAMESPACE}}}": "must not name the release's own namespace",
     "controller.closed.namespaces={kube-*}": "at '/controller/closed/namespaces/0'",
     "health.port=8080": "they must differ",
+    "image.digest=latest": "at '/image/digest'",
+    "podLabels.app=mine": "invalid propertyName 'app'",
+    "terminationGracePeriodSeconds=soon": "at '/terminationGracePeriodSeconds'",
+    "extraEnv[0].value=a": "at '/extraEnv/0'",
+    "extraEnv[0].name=LOG_FORMAT": "extraEnv: LOG_FORMAT is set twice, or by the chart",
+    "networkPolicy.egressCIDRs={localhost}": "at '/networkPolicy/egressCIDRs/0'",
+    "networkPolicy.enabled=true": "networkPolicy.egressCIDRs: must list the addresses",
+    "serviceAccount.create=false": "serviceAccount.name: must name the account to use",
+    "serviceAccount.name=cluster-registry-controller-reader": "must not be the reader's account",
 }
 
 
@@ -444,11 +514,25 @@ def has_rules(cluster: Cluster, role: str) -> bool:
 
 def test_the_notes_name_what_to_swap(plane: Cluster, namespace: str) -> None:
     notes = helm(plane, "install", "cluster-registry", values={"localCluster": {"name": "alpha"}})
+    assert "\n  registry-controller join --context THIS --context OTHER\n" in notes
     assert "kubectl get cluster alpha -o yaml | kubectl --context OTHER create -f -" in notes
     assert f"kubectl -n {namespace} get secret alpha -o yaml | kubectl --context OTHER create -f -" in notes
     nameless = helm(plane, "upgrade", "cluster-registry", values={})
     assert "--set localCluster.name=NAME" in nameless
     assert "get secret" not in nameless
+
+
+def test_the_notes_warn_while_the_image_is_a_placeholder(plane: Cluster, namespace: str) -> None:
+    warning = "WARNING: image.repository is registry-controller, which is a placeholder"
+    assert warning in helm(plane, "install", "cluster-registry", values={})
+    values = {"image": {"repository": "example.test/registry-controller"}}
+    assert "WARNING" not in helm(plane, "upgrade", "cluster-registry", values=values)
+
+
+def test_the_notes_say_whose_rights_are_left_to_an_administrator(plane: Cluster, namespace: str) -> None:
+    values = {"serviceAccount": {"create": False, "name": "given"}, "rbac": {"create": False}}
+    notes = helm(plane, "install", "cluster-registry", values=values)
+    assert f"grant the rights of the ServiceAccounts {namespace}/given and\n{namespace}/cluster-registry-con" in notes
 
 
 def test_the_notes_warn_of_the_originals_image(plane: Cluster, namespace: str) -> None:
@@ -467,8 +551,14 @@ def test_its_pods_are_admitted_where_only_restricted_ones_are(plane: Cluster, na
         **template,
         "metadata": {"name": "a", "labels": template["metadata"]["labels"]},
     }
+    account = template["spec"]["serviceAccountName"]
     argv = ("create", "--dry-run=server", "-n", namespace, "-f", "-")
+    assert plane.api.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}")
+    pod["spec"].pop("priorityClassName", None)  # which the cluster lacks
     plane.kubectl(*argv, stdin=json.dumps(pod))
+    check = one(rendered(plane, values), "Pod")
+    check["spec"].pop("priorityClassName", None)
+    plane.kubectl(*argv, stdin=json.dumps(check))
     pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
     with pytest.raises(CommandError, match="violates PodSecurity"):
         plane.kubectl(*argv, stdin=json.dumps(pod))

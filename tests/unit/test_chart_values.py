@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import fromstring
 
 import pytest
 import yaml
@@ -15,6 +17,7 @@ from registry_controller import __version__
 from registry_controller.api import meta
 from registry_controller.api.cluster import ClusterType, State
 from registry_controller.cache.rule_evaluator import MOST_MOVED, MOST_WORDS
+from registry_controller.core.rules.validation import find_problems
 from registry_controller.kube.connect import PAGES
 from registry_controller.kube.object import COMMAS, CONTAINERS, MANIFEST_BYTES
 from registry_controller.kube.transport import ANSWER_BYTES
@@ -128,7 +131,9 @@ def test_the_schema_knows_every_value_and_describes_it() -> None:
 def test_the_schema_refuses_unknown_keys_everywhere_but_in_free_maps() -> None:
     lax = {path for path, node in objects(SCHEMA) if node.get("additionalProperties") is not False}
     assert lax == {
-        ".global", ".podAnnotations", ".serviceAccount.annotations", ".nodeSelector",
+        ".global", ".podAnnotations", ".podLabels", ".serviceAccount.annotations", ".nodeSelector",
+        ".topologySpreadConstraints[]", ".extraEnv[].valueFrom", ".extraVolumes[]", ".extraVolumeMounts[]",
+        ".networkPolicy.metricsFrom[]",
         ".resources.requests", ".resources.limits",
         ".affinity.nodeAffinity", ".affinity.podAffinity", ".affinity.podAntiAffinity",
         ".podSecurityContext.windowsOptions", ".securityContext.windowsOptions",
@@ -137,12 +142,45 @@ def test_the_schema_refuses_unknown_keys_everywhere_but_in_free_maps() -> None:
 
 
 def test_the_chart_sets_every_option_but_those_that_the_docs_name() -> None:
-    template = (CHART / "templates" / "deployment.yaml").read_text(encoding="utf-8")
+    template = (CHART / "templates" / "_env.tpl").read_text(encoding="utf-8")
     text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     sentence = re.search(r"it leaves ([^(]*) at (?:its default|their defaults) ", text)
     assert sentence is not None
     left = set(re.findall(r"`([A-Z_]+)`", sentence[1]))
-    assert set(re.findall(r"- name: ([A-Z_]+)$", template, re.MULTILINE)) == {o.environment for o in OPTIONS} - left
+    of_the_pod = {"POD_NAMESPACE", "POD_UID"}
+    given = set(re.findall(r"- name: ([A-Z_]+)$", template, re.MULTILINE))
+    assert given - of_the_pod == {o.environment for o in OPTIONS} - left - of_the_pod
+
+
+def test_the_full_values_of_ci_set_every_value_to_another_than_its_default() -> None:
+    full = dict(leaves(yaml.safe_load((CHART / "ci" / "full-values.yaml").read_text(encoding="utf-8"))))
+    # Without the first two, other values would have no effect; the names are those of other tests.
+    kept = {"rbac.create", "serviceAccount.create", "nameOverride", "fullnameOverride"}
+    for path, default in leaves(VALUES):
+        given = {name for name in full if name == path or name.startswith(f"{path}.")}
+        if path.startswith(("podSecurityContext.", "securityContext.")):
+            continue  # which name any field of Kubernetes
+        assert given or path in kept, path
+        assert path in kept or full.get(path, ...) != default, path
+
+
+def test_the_chart_describes_its_definitions_for_artifact_hub() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    described = yaml.safe_load(chart["annotations"]["artifacthub.io/crds"])
+    assert {(crd["kind"], crd["name"]) for crd in described} == {
+        (kind, f"{crd['spec']['names']['plural']}.{crd['spec']['group']}") for kind, crd in CRDS.items()
+    }
+    for example in yaml.safe_load(chart["annotations"]["artifacthub.io/crdsExamples"]):
+        rule, findings = find_problems(example)
+        assert rule is not None
+        assert findings == []
+
+
+def test_the_chart_has_a_picture() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    kind, _, picture = chart["icon"].partition(";base64,")
+    assert kind == "data:image/svg+xml"
+    assert fromstring(base64.b64decode(picture)).tag.endswith("}svg")
 
 
 @pytest.mark.parametrize(
