@@ -43,6 +43,13 @@ def read_daemon_version(annotation: str) -> str:
     return found if isinstance(found, str) else ""
 
 
+def read_daemon_formats(annotation: str) -> Mapping[str, int]:
+    """Return the formats that the annotation names; empty without them."""
+    found = read_object(annotation, most=_LENGTH).get("formats")
+    formats = found if isinstance(found, dict) else {}
+    return {name: number for name, number in formats.items() if isinstance(number, int)}
+
+
 def is_later_version(annotation: str) -> bool:
     """Return whether a later version of the daemon wrote the annotation, in a format that this one cannot read."""
     return is_later(read_object(annotation, most=_LENGTH), than=_FORMAT)

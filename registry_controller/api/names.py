@@ -20,3 +20,6 @@ CLUSTERS_SINK: Final = "cluster-registry-core-resource-clusters-sink"
 RULES_SINK: Final = "cluster-registry-core-resource-syncrules-sink"
 SECRETS_SINK: Final = "cluster-registry-core-resource-cluster-secrets-sink"
 CORE_RULES: Final = frozenset({CLUSTERS_SINK, RULES_SINK, SECRETS_SINK})
+
+RIGHTS_COMMAND: Final = "registry-controller rbac"
+"""The command that prints the ClusterRoles which rules need; messages about a missing right name it."""

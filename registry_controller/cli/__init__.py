@@ -20,7 +20,17 @@ COMMANDS: Final = {
     "lint": CommandPlace(f"{_HERE}.lint", "lint_command", "Check files of rules, without a cluster."),
     "plan": CommandPlace(f"{_HERE}.plan", "plan_command", "Report the changes that a rule would make."),
     "explain": CommandPlace(f"{_HERE}.explain", "explain_command", "Report why an object is copied, or is not."),
+    "rbac": CommandPlace(f"{_HERE}.rbac", "rbac_command", "Print the ClusterRoles that rules need."),
+    "crds": CommandPlace(f"{_HERE}.crds", "crds_command", "Print the CustomResourceDefinitions."),
+    "suspend": CommandPlace(f"{_HERE}.suspend", "suspend_command", "Stop rules; their copies stay."),
+    "resume": CommandPlace(f"{_HERE}.suspend", "resume_command", "Start suspended rules again."),
     "leave": CommandPlace(f"{_HERE}.leave", "leave_command", "Remove a cluster from its group."),
+    "version": CommandPlace(
+        f"{_HERE}.version", "version_command", "Print the versions of this program and of daemons."
+    ),
+    "completion": CommandPlace(
+        f"{_HERE}.completion", "completion_command", "Print a script for the shell's completion."
+    ),
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from registry_controller.api.errors import Forbidden, InvalidOption, RegistryError
+from registry_controller.api.names import RIGHTS_COMMAND
 
 OK: Final = 0
 FAILED: Final = 1
@@ -38,5 +39,8 @@ def run_to_end(work: Coroutine[Any, Any, _T]) -> _T:
 def explain_error(error: RegistryError) -> str:
     """Return the message for an error of the API server; for a missing right, with the user that needs it."""
     if isinstance(error, Forbidden) and error.lacks_right:
-        return f"cannot {error}; grant it to the user of the kubeconfig, or name another --context"
+        return (
+            f"cannot {error}; grant it to the user of the kubeconfig, or name another --context; "
+            f"`{RIGHTS_COMMAND}` prints the rights that rules need"
+        )
     return str(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -114,6 +115,7 @@ def _list_flags(contexts: Contexts, forms: Sequence[Form], *, has_namespace: boo
             multiple=True,
             metavar="NAME",
             hidden=is_hidden,
+            shell_complete=_complete_context,
             callback=None if contexts is not Contexts.ONE else _check_one,
             help=f"Context in the kubeconfig. {many} current context.",
         ),
@@ -148,6 +150,20 @@ def _check_one(ctx: click.Context, _param: click.Parameter, value: tuple[str, ..
     if len(value) > 1:
         raise click.UsageError(f"{ctx.info_name} works on one cluster: give --context once", ctx)
     return value
+
+
+def _complete_context(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """List the contexts of the kubeconfig for the shell; nothing for a kubeconfig that cannot be read."""
+    import yaml  # noqa: PLC0415  only a completion needs it here
+
+    default = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0] or "~/.kube/config"
+    path = Path(ctx.params.get("kubeconfig") or default).expanduser()
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        names = [str(context["name"]) for context in found["contexts"]]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError):
+        return []
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def split_global_flags(args: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -28,6 +28,7 @@ class Form(StrEnum):
     JSON = "json"
     YAML = "yaml"
     NAME = "name"
+    DIFF = "diff"
 
 
 class Tone(Enum):
@@ -79,6 +80,10 @@ class Printer:
     def print_document(self, document: Any) -> None:
         """Print plain data as YAML for the form `yaml`, and otherwise as JSON."""
         click.echo(format_document(document, self.form), nl=False)
+
+    def print_documents(self, documents: Iterable[Any]) -> None:
+        """Print plain data as YAML documents, which kubectl reads."""
+        click.echo("---\n".join(format_document(document, Form.YAML) for document in documents), nl=False)
 
     def print_names(self, names: Iterable[str]) -> None:
         """Print a name a line."""

@@ -138,7 +138,8 @@ def _forbidden(error: Forbidden, *, verb: str, gvr: GVR, namespace: str) -> Forb
         return error
     where = f" in namespace {namespace}" if namespace else ""
     return Forbidden(
-        f"cannot {verb} {gvr}{where}: forbidden; {describe_grant(meta.CONTROLLER_AGGREGATED, place='here')}",
+        f"cannot {verb} {gvr}{where}: forbidden; {describe_grant(meta.CONTROLLER_AGGREGATED, place='here')}, "
+        "as the chart does",
         status=error.status,
         reason=error.reason,
     )

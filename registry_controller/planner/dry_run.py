@@ -87,6 +87,8 @@ class DryRun:
             connect_peer=connect_peer,
             observer=_IgnoreChanges(),
         )
+        self.keeps_bodies = False
+        """Whether planned writes have the bodies of objects, which may be large."""
         self.settings = settings
         self.local_client = local_client
         self._metrics = Metrics()
@@ -148,7 +150,7 @@ class DryRun:
         return planned
 
     async def _apply_dry(self, target: Target) -> PlannedResult:
-        client = RecordingClient(self.local_client)
+        client = RecordingClient(self.local_client, keeps_bodies=self.keeps_bodies)
         found = await self.engine.reconciler.reconcile(target, limiter=_NoLimit(), applier=self._build_applier(client))
         writes = tuple(client.writes) if found.error is None else ()
         return PlannedResult(found.judgment, found.result, writes, found.error, tuple(client.missing_rights))

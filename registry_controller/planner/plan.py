@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
@@ -84,12 +84,13 @@ class Plan:
     """All rows, sorted by target.
 
     `notes` are further information, for example why a rule does nothing. `problems` list the kinds and clusters that
-    could not be read: with any, the plan may be incomplete.
+    could not be read: with any, the plan may be incomplete. `writes` has the writes for each target.
     """
 
     rows: Sequence[PlanRow]
     notes: Sequence[str]
     problems: Sequence[str]
+    writes: Mapping[Target, Sequence[RecordedWrite]] = field(default_factory=dict)
 
 
 async def make_plan(dry_run: DryRun, rules: Sequence[str], *, now: datetime) -> Plan:
@@ -107,7 +108,8 @@ async def make_plan(dry_run: DryRun, rules: Sequence[str], *, now: datetime) -> 
     rows += [*_list_namespaces(planned), *_list_unevaluated(engine, rules)]
     rows.sort(key=lambda row: (row.target, row.action is PlanAction.CONFLICT, row.rule, row.owner))
     notes = [*_list_notes(engine, rules), *await _suggest_kinds(engine, rules)]
-    return Plan(rows, notes, list_problems(engine, rules=rules))
+    writes = {result.target: result.writes for result in planned}
+    return Plan(rows, notes, list_problems(engine, rules=rules), writes)
 
 
 def find_affected_targets(engine: Engine, rules: Iterable[str]) -> set[Target]:

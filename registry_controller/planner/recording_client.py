@@ -16,13 +16,17 @@ from registry_controller.kube.writer import Writer
 
 
 class RecordedWrite(NamedTuple):
-    """One write that the daemon would send; `verb` is create, update or delete."""
+    """One write that the daemon would send; `verb` is create, update or delete.
+
+    `body` is the JSON of the object; it is empty unless the client keeps bodies.
+    """
 
     verb: str
     gvr: GVR
     namespace: str
     name: str
     subresource: str = ""
+    body: bytes = b""
 
 
 class MissingRight(NamedTuple):
@@ -39,7 +43,8 @@ class MissingRight(NamedTuple):
 class RecordingClient:
     """Records the writes for one target, and the rights that the user lacks for its dry runs."""
 
-    def __init__(self, local_client: Writer) -> None:
+    def __init__(self, local_client: Writer, *, keeps_bodies: bool = False) -> None:
+        self._keeps_bodies = keeps_bodies
         self.writes: list[RecordedWrite] = []
         self.missing_rights: list[MissingRight] = []
         self._local_client = local_client
@@ -51,7 +56,7 @@ class RecordingClient:
         if dry_run:
             with self._noting_missing_right("create", gvr, namespace):
                 return await self._local_client.create(gvr, namespace, body, dry_run=True, unknown=unknown)
-        self.writes.append(RecordedWrite("create", gvr, namespace, ""))
+        self.writes.append(RecordedWrite("create", gvr, namespace, "", body=self._keep(body)))
         return None
 
     async def replace(
@@ -70,12 +75,15 @@ class RecordingClient:
                 return await self._local_client.replace(
                     gvr, key, body, dry_run=True, subresource=subresource, unknown=unknown
                 )
-        self.writes.append(RecordedWrite("update", gvr, *key, subresource))
+        self.writes.append(RecordedWrite("update", gvr, *key, subresource, self._keep(body)))
         return None
 
     async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
         """Record a delete."""
         self.writes.append(RecordedWrite("delete", gvr, *key))
+
+    def _keep(self, body: bytes) -> bytes:
+        return bytes(body) if self._keeps_bodies else b""
 
     @contextlib.contextmanager
     def _noting_missing_right(self, verb: str, gvr: GVR, namespace: str, subresource: str = "") -> Iterator[None]:

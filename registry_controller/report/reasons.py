@@ -11,6 +11,7 @@ from typing import Final
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError, Forbidden, NotServed, NotWatchable, RegistryError
 from registry_controller.api.meta import GVK
+from registry_controller.api.names import RIGHTS_COMMAND
 from registry_controller.core.decision.decision import Halt, Reason
 
 MESSAGES: Final[Mapping[Reason, str]] = {
@@ -122,6 +123,11 @@ def describe_grant(label: str, *, place: str) -> str:
     return f"grant it {describe_labels(label)} {place}"
 
 
+def describe_rule_grant(label: str, *, place: str) -> str:
+    """Return how to grant a right that a rule needs, and the command that prints the ClusterRole (S3)."""
+    return f"{describe_grant(label, place=place)}, as `{RIGHTS_COMMAND}` prints it"
+
+
 def describe_labels(label: str) -> str:
     """Return the ClusterRole that grants a right, by its label."""
     return f'with a ClusterRole labelled {label}: "true"'
@@ -132,13 +138,13 @@ def with_grant(error: RegistryError, *, is_local: bool) -> str:
     if not (isinstance(error, Forbidden) and error.lacks_right):
         return str(error)
     label = meta.CONTROLLER_AGGREGATED if is_local else meta.READER_AGGREGATED
-    return f"{error}; {describe_grant(label, place='here' if is_local else 'there')}"
+    return f"{error}; {describe_grant(label, place='here' if is_local else 'there')}, as the chart does"
 
 
 def explain_refusal(error: RegistryError) -> str:
     """Return why a write here was refused, and what to do; of a missing right, what grants it (S3)."""
     if isinstance(error, Forbidden) and error.lacks_right:
-        return f"{error}; {describe_grant(meta.CONTROLLER_AGGREGATED, place='here')}"
+        return f"{error}; {describe_rule_grant(meta.CONTROLLER_AGGREGATED, place='here')}"
     advice = REFUSALS.get(error.reason, "") if isinstance(error, ApiError) else ""
     if isinstance(error, Forbidden) and error.reason == "RightsEscalation":
         advice += f", {describe_labels(meta.CONTROLLER_AGGREGATED)}"
@@ -158,7 +164,7 @@ def explain_unread(kind: GVK, error: RegistryError, *, is_local: bool) -> str:
     place = "here" if is_local else "there"
     if isinstance(error, Forbidden):
         label = meta.CONTROLLER_AGGREGATED if is_local else meta.READER_AGGREGATED
-        words = f"cannot {error}; {describe_grant(label, place=place)}"
+        words = f"cannot {error}; {describe_rule_grant(label, place=place)}"
         is_secret = (kind.group, kind.kind) == (meta.SECRET.group, meta.SECRET.kind)
         return f"{words}, {describe_narrowing(place=place)}" if is_secret else words
     if isinstance(error, NotWatchable):

@@ -27,6 +27,7 @@ from registry_controller.api.errors import (
     NotFound,
 )
 from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
+from registry_controller.api.names import RIGHTS_COMMAND
 from registry_controller.cache.copy_record import HERE, CopyRecord
 from registry_controller.cache.interner import Interner
 from registry_controller.cache.local_cache import LocalCache
@@ -112,7 +113,8 @@ class CopyWriter:
         except AlreadyExists:
             return
         except Forbidden as error:
-            grant = "; the chart's controller.createNamespaces=true gives that right" if error.lacks_right else ""
+            grant = f"; `{RIGHTS_COMMAND}`, or the chart's controller.createNamespaces=true, gives that right"
+            grant = grant if error.lacks_right else ""
             words = f"cannot create namespace {name}: {error}{grant}"
             raise Forbidden(words, lacks_right=error.lacks_right) from None
 

@@ -186,7 +186,7 @@ def test_the_help_of_a_command_has_examples_that_are_commands(command: str) -> N
     assert examples
     for example in examples:
         assert example.split()[0] == command
-        for option in re.findall(r"(?<=\s)--?[a-z][a-z-]*", example.partition("<")[0]):
+        for option in re.findall(r"(?<=\s)--?[a-z][a-z-]*", re.split(r"[<|]", example)[0]):
             assert re.search(rf"^\s.*{option}\b", text.partition("Options:")[2], re.MULTILINE), option
 
 

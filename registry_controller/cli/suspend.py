@@ -1,0 +1,91 @@
+"""`registry-controller suspend` and `resume`: stop rules, and start them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import click
+import msgspec
+
+from registry_controller.api import meta
+from registry_controller.api.errors import NotFound
+from registry_controller.api.meta import ObjectKey
+from registry_controller.api.names import CORE_RULES
+from registry_controller.cli.failures import run_to_end
+from registry_controller.cli.global_options import GlobalOptions, global_options
+
+_METHODS: Final = frozenset({"GET", "PATCH"})
+_NAME: Final = f"{meta.RULE.kind.lower()}.{meta.GROUP}"
+
+
+def _rule_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.argument("rules", metavar="RULE...", nargs=-1, required=True)(function)
+
+
+@click.command("suspend")
+@_rule_arguments
+@global_options()
+def suspend_command(rules: Sequence[str], *, options: GlobalOptions) -> None:
+    """Suspend rules: nothing is read, written or deleted for them, and their copies stay as they are.
+
+    Run it in the cluster in which a rule was applied first; the other members follow. It sets `spec.suspend`, so a
+    rule that is kept in Git must be changed there, too.
+
+    \b
+    Examples:
+      registry-controller suspend greetings
+      registry-controller suspend greetings shared --context kind-a
+    """
+    run_to_end(_set_suspend(options, rules, is_suspended=True))
+
+
+@click.command("resume")
+@_rule_arguments
+@global_options()
+def resume_command(rules: Sequence[str], *, options: GlobalOptions) -> None:
+    """Resume suspended rules: their copies follow their sources again.
+
+    Run it in the cluster in which a rule was applied first. Deletions that are due then count for the limit on
+    deletions; `plan` shows them before.
+
+    \b
+    Examples:
+      registry-controller resume greetings
+      registry-controller resume rsr/greetings --context kind-a
+    """
+    run_to_end(_set_suspend(options, rules, is_suspended=False))
+
+
+async def _set_suspend(options: GlobalOptions, rules: Sequence[str], *, is_suspended: bool) -> None:
+    """Set `spec.suspend` of each rule; ClickException for a rule that is missing or belongs to another cluster."""
+    # Imported late, so that a wrong command line fails at once.
+    from registry_controller.cli.connecting import connected  # noqa: PLC0415
+    from registry_controller.kube.watch import read_cluster_id  # noqa: PLC0415
+
+    word = "suspended" if is_suspended else "resumed"
+    async with connected(options.connection, methods=_METHODS) as writer:
+        local = await read_cluster_id(writer)
+        for name in (rule.rpartition("/")[2] for rule in rules):
+            key = ObjectKey("", name)
+            try:
+                manifest = msgspec.json.decode(await writer.get(meta.RULES, key))
+            except NotFound:
+                raise click.ClickException(f"{_NAME}/{name}: there is no such rule at {writer.server}") from None
+            owner = meta.annotations_of(manifest).get(meta.OWNER, local)
+            if owner != local:
+                raise click.ClickException(
+                    f"{_NAME}/{name}: it belongs to the cluster with the ID {owner}, and an edit here has no effect; "
+                    "run this command there"
+                )
+            if name in CORE_RULES:
+                raise click.ClickException(
+                    f"{_NAME}/{name}: the daemon makes this rule and puts it back; "
+                    "to stop reading a cluster, annotate its Cluster as disabled"
+                )
+            spec = manifest.get("spec") or {}
+            if bool(spec.get("suspend")) is is_suspended:
+                options.printer.print_text(f"{_NAME}/{name} unchanged: it is {word} already")
+                continue
+            await writer.merge_patch(meta.RULES, key, {"spec": {"suspend": True if is_suspended else None}})
+            options.printer.print_text(f"{_NAME}/{name} {word}")

@@ -1,0 +1,127 @@
+"""Commands on real clusters: `plan -o diff`, `suspend`, `resume`, `version`, and `explain` over contexts. S1."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from registry_controller import __version__
+from tests.e2e.group import BIN, CONFIG_MAP, SECRET, Member, config_map, eventually, rule, secret, steadily
+
+CANARY = "a-canary-that-must-not-sing"
+WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
+LABELS = {"sync": "yes"}
+
+pytestmark = pytest.mark.group(2, prefix="commands", canaries=(CANARY,))
+
+
+def ask(kubeconfig: Path, *args: str, stdin: str = "", code: int = 0) -> tuple[str, str]:
+    """Run the command line; no output has the data of a Secret."""
+    done = subprocess.run(
+        [str(BIN / "registry-controller"), "--kubeconfig", str(kubeconfig), *args],
+        input=stdin, capture_output=True, text=True, check=False, timeout=240,
+        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"},
+    )  # fmt: skip
+    assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+    for spelled in (CANARY, base64.b64encode(CANARY.encode()).decode()):
+        assert spelled not in done.stdout + done.stderr
+    return done.stdout, done.stderr
+
+
+@pytest.fixture
+def merged(members: list[Member], tmp_path: Path) -> Path:
+    """Write a kubeconfig with a context for each member, named as the member."""
+    whole: dict[str, list[object]] = {"clusters": [], "users": [], "contexts": []}
+    for member in members:
+        found = yaml.safe_load(member.cluster.kubeconfig.read_text())
+        for part, field in (("clusters", "cluster"), ("users", "user")):
+            whole[part].append({"name": member.name, field: found[part][0][field]})
+        context = {"cluster": member.name, "user": member.name}
+        whole["contexts"].append({"name": member.name, "context": context})
+    file = tmp_path / "config"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": members[0].name, **whole}))
+    return file
+
+
+def test_a_plan_shows_the_changed_fields_and_no_data_of_a_secret(members: list[Member]) -> None:
+    first, second = members
+    maps, secrets = rule("diff-maps", CONFIG_MAP, WANTED), rule("diff-secrets", SECRET, WANTED)
+    second.apply(
+        config_map("diff", {"color": "red"}, labels=LABELS), secret("diff", {"password": CANARY}, labels=LABELS)
+    )
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [maps, secrets]})
+    config = first.cluster.kubeconfig
+    told, _ = eventually(
+        lambda: (
+            (found := ask(config, "plan", "-f", "-", "-o", "diff", stdin=text)) and "2 to create" in found[0] and found
+        )
+    )
+    assert f"create ConfigMap default/diff, from cluster {second.name}, by rule diff-maps\n" in told
+    assert '  + data.color: "red"\n' in told
+    assert "  + data.password (value hidden)\n" in told
+
+    first.apply(maps, secrets)
+    eventually(lambda: first.find("secret", "diff") and first.find("cm", "diff"), what="both copies")
+    for one in (maps, secrets):
+        one["spec"]["rules"][0]["mutations"] = {"labels": {"add": {"team": "blue"}}}
+    first.kubectl("annotate", "secret", "diff", f"note={CANARY}")
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [maps, secrets]})
+    told, _ = ask(config, "plan", "-f", "-", "-o", "diff", stdin=text)
+    assert "2 to update" in told
+    assert told.count('  + metadata.labels.team: "blue"\n') == 2
+    first.kubectl("annotate", "secret", "diff", "note-")
+    first.kubectl("delete", "rsr", "diff-maps", "diff-secrets")
+
+
+def test_a_rule_is_suspended_where_it_was_made_and_resumed(members: list[Member]) -> None:
+    first, second = members
+    config = first.cluster.kubeconfig
+    first.apply(rule("pause", CONFIG_MAP, WANTED))
+    told, _ = ask(config, "suspend", "pause")
+    assert told == "resourcesyncrule.clusterregistry.k8s.cisco.com/pause suspended\n"
+    assert first.get("rsr", "pause")["spec"]["suspend"] is True
+    eventually(lambda: first.condition("rsr", "pause", "Accepted").get("reason") == "Suspended")
+    second.apply(config_map("paused", {"a": "1"}, labels=LABELS))
+    steadily(lambda: first.find("cm", "paused") is None, for_s=3)
+    assert "unchanged: it is suspended already" in ask(config, "suspend", "rsr/pause")[0]
+
+    eventually(lambda: (second.find("rsr", "pause") or {}).get("spec", {}).get("suspend"), what="the rule is synced")
+    _, error = ask(second.cluster.kubeconfig, "resume", "pause", code=1)
+    assert f"it belongs to the cluster with the ID {first.id}" in error
+    assert "Usage" not in error
+    assert ask(config, "resume", "pause")[0].endswith("/pause resumed\n")
+    assert "suspend" not in first.get("rsr", "pause")["spec"]
+    eventually(lambda: first.find("cm", "paused"), what="the copy")
+    assert "there is no such rule" in ask(config, "suspend", "none", code=1)[1]
+    assert (
+        "the daemon makes this rule"
+        in ask(config, "suspend", "cluster-registry-core-resource-clusters-sink", code=1)[1]
+    )
+    first.kubectl("delete", "rsr", "pause")
+
+
+def test_versions_are_those_of_the_daemons(members: list[Member], merged: Path) -> None:
+    first, second = members
+    contexts = [word for member in members for word in ("--context", member.name)]
+    found = eventually(
+        lambda: (
+            (told := json.loads(ask(merged, "version", *contexts, "-o", "json")[0]))
+            and all(one["version"] for one in told["daemons"])
+            and told
+        ),
+        what="every member has its version",
+    )
+    assert found["client"]["version"] == __version__
+    assert {(one["context"], one["cluster"]) for one in found["daemons"] if not one["daemon"]} == {
+        (here.name, there.name) for here in (first, second) for there in (first, second)
+    }
+    assert {one["version"] for one in found["daemons"]} == {__version__}
+    told, error = ask(merged, "version", "--context", first.name, "--context", "none", code=1)
+    assert told.startswith(f"registry-controller {__version__}\nCONTEXT ")
+    assert "Error: none: kubeconfig" in error

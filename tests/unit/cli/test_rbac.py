@@ -1,0 +1,145 @@
+"""`rbac` and `crds` on the command line, where no cluster is needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from registry_controller.api import meta
+from registry_controller.cli import program
+from registry_controller.cli.rbac import guess_resource
+
+RULES = """
+apiVersion: clusterregistry.k8s.cisco.com/v1alpha1
+kind: ResourceSyncRule
+metadata: {name: NAME}
+spec:
+  groupVersionKind: {group: GROUP, version: v1, kind: KIND}
+  rules: [{match: [{objectKey: {name: a}}]}]
+"""
+DEFINITION = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: mice.example.com}
+spec: {group: example.com, names: {kind: Mouse, plural: mice}}
+"""
+GOLDEN = """\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: cluster-registry-rule-a-reader
+  labels:
+    cluster-registry.k8s.cisco.com/reader-aggregated: 'true'
+rules:
+- apiGroups:
+  - apps
+  resources:
+  - deployments
+  verbs:
+  - get
+  - list
+  - watch
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: cluster-registry-rule-a-controller
+  labels:
+    cluster-registry.k8s.cisco.com/controller-aggregated: 'true'
+rules:
+- apiGroups:
+  - apps
+  resources:
+  - deployments
+  verbs:
+  - get
+  - list
+  - watch
+  - create
+  - update
+  - delete
+"""
+
+
+def made(name: str, kind: str, group: str = "") -> str:
+    return RULES.replace("NAME", name).replace("KIND", kind).replace("GROUP", group or '""')
+
+
+def ask(*args: str, stdin: str = "") -> Result:
+    return CliRunner().invoke(program, args, input=stdin, env={"KUBECONFIG": "/nowhere"})
+
+
+def test_a_rule_needs_no_cluster_and_two_roles() -> None:
+    found = ask("rbac", "-f", "-", stdin=made("a", "Deployment", "apps"))
+    assert (found.exit_code, found.stdout, found.stderr) == (0, GOLDEN, "")
+
+
+def test_several_rules_share_two_roles(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(made("a", "ConfigMap"))
+    (tmp_path / "b.yaml").write_text(made("b", "Ingress", "networking.k8s.io") + "---" + made("c", "Service"))
+    found = ask("rbac", "-f", str(tmp_path), "--name", "team", "-o", "json")
+    items = json.loads(found.stdout)["items"]
+    assert [item["metadata"]["name"] for item in items] == ["team-reader", "team-controller"]
+    for item in items:
+        assert [(one["apiGroups"], one["resources"]) for one in item["rules"]] == [
+            ([""], ["configmaps", "services"]),
+            (["networking.k8s.io"], ["ingresses"]),
+        ]
+
+
+def test_a_custom_kind_is_guessed_with_a_warning_or_read_from_its_definition(tmp_path: Path) -> None:
+    guessed = ask("rbac", "-f", "-", stdin=made("a", "Mouse", "example.com"))
+    assert "the resource of Mouse.example.com is guessed: mouses" in guessed.stderr
+    file = tmp_path / "all.yaml"
+    file.write_text(made("a", "Mouse", "example.com") + "---" + DEFINITION)
+    read = ask("rbac", "-f", str(file))
+    assert (read.exit_code, read.stderr) == (0, "")
+    assert {name for role in yaml.safe_load_all(read.stdout) for one in role["rules"] for name in one["resources"]} == {
+        "mice"
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "group", "said"),
+    [("Secret", "", "rbac.narrowSecrets"), ("Role", "rbac.authorization.k8s.io", "the verb escalate on roles")],
+)
+def test_rights_that_depend_on_more_than_the_rules_are_noted(kind: str, group: str, said: str) -> None:
+    assert said in ask("rbac", "-f", "-", stdin=made("a", kind, group)).stderr
+
+
+def test_a_rule_that_would_not_be_accepted_is_refused() -> None:
+    found = ask("rbac", "-f", "-", stdin=made("a", "Secret").replace("match:", "matches:"))
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert "error: spec.rules[0].matches: is not a field" in found.stderr
+    assert "there is no ResourceSyncRule" in ask("rbac", "-f", "-", stdin=DEFINITION).stderr
+
+
+def test_without_files_a_cluster_is_needed() -> None:
+    found = ask("rbac")
+    assert found.exit_code == 2
+    assert "kubeconfig /nowhere: there is no such file" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "resource"),
+    [
+        ("Secret", "secrets"), ("Ingress", "ingresses"), ("NetworkPolicy", "networkpolicies"), ("Gateway", "gateways"),
+        ("Endpoints", "endpoints"), ("StorageClass", "storageclasses"), ("EndpointSlice", "endpointslices"),
+    ],
+)  # fmt: skip
+def test_the_resource_of_a_built_in_kind_is_known(kind: str, resource: str) -> None:
+    assert guess_resource(kind) == resource
+
+
+def test_crds_prints_the_definitions_of_this_release() -> None:
+    found = list(yaml.safe_load_all(ask("crds").stdout))
+    ours = sorted(Path(__file__).parents[3].glob("crds/*.yaml"))
+    assert found == [yaml.safe_load(path.read_text(encoding="utf-8")) for path in ours]
+    assert json.loads(ask("crds", "-o", "json").stdout)["items"] == found
+    names = ask("crds", "-o", "name").stdout.split()
+    assert names == [f"customresourcedefinition.apiextensions.k8s.io/{one['metadata']['name']}" for one in found]
+    assert all(name.endswith(f".{meta.GROUP}") for name in names)
