@@ -31,9 +31,10 @@ class DryRunCommand:
 
         OptionFailure for a kubeconfig that cannot be used, ClickException for a local API server that cannot be read.
         """
-        return run_to_end(self._ask(answer, manifests))
+        return run_to_end(self.ask_async(answer, manifests=manifests))
 
-    async def _ask(self, answer: Callable[[DryRun], Awaitable[_T]], manifests: Iterable[Manifest]) -> _T:
+    async def ask_async(self, answer: Callable[[DryRun], Awaitable[_T]], *, manifests: Iterable[Manifest] = ()) -> _T:
+        """Do the same in a running event loop. InvalidOption and RegistryError are raised as they are."""
         kubeconfig, context = self.connection
         writer = await connect_local(kubeconfig=kubeconfig, context=context, methods=DRY_RUNNING)
         try:

@@ -11,7 +11,7 @@ import click
 from registry_controller.api.errors import NotServed
 from registry_controller.api.meta import ObjectKey
 from registry_controller.cli.failures import OptionFailure
-from registry_controller.cli.global_options import GlobalOptions, global_options
+from registry_controller.cli.global_options import Contexts, GlobalOptions, global_options
 from registry_controller.cli.options import dry_run_options, load_settings
 from registry_controller.cli.output import Form
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "-n", "in_namespace", metavar="NAMESPACE", help="The object's namespace, when NAME is not NAMESPACE/NAME."
 )
 @dry_run_options
-@global_options(forms=(Form.TEXT, Form.JSON, Form.YAML), has_namespace=False)
+@global_options(contexts=Contexts.MANY, forms=(Form.TEXT, Form.JSON, Form.YAML), has_namespace=False)
 @click.pass_context
 def explain_command(
     ctx: click.Context,
@@ -47,13 +47,17 @@ def explain_command(
     object may be a source or a copy. For a rule that does not match, the report names the first clause that fails. It
     also names the clusters that refuse to show the object.
 
-    Exits 1 when neither this cluster nor a peer has the object.
+    With --context for several members, it prints one line for each: the owner, whether the copy there is in step, the
+    last change of the source that it has not followed, and why.
+
+    Exits 1 when no cluster has the object, or when one of several contexts cannot be read.
 
     \b
     Examples:
       registry-controller explain secret default/hello
       registry-controller explain secret/hello -n default
       registry-controller explain clusters b
+      registry-controller explain secret/hello -n default --context kind-a --context kind-b
       registry-controller explain deployments.apps web -n shop -o json
     """
     settings = load_settings(options, flags)
@@ -84,6 +88,12 @@ def explain_command(
         found = await explain_object(dry_run, found_kind, gvr, ObjectKey(namespace, last))
         return found, ClusterNames(dry_run.engine)
 
+    if len(options.contexts) > 1:
+        from registry_controller.cli.explain_members import explain_members  # noqa: PLC0415
+
+        now = datetime.now(UTC)
+        commands = [DryRunCommand(settings, connection, wait_s, now) for connection in options.connections]
+        sys.exit(0 if explain_members(commands, answer, options.printer) else 1)
     found, names = DryRunCommand(settings, options.connection, wait_s, datetime.now(UTC)).ask(answer)
     printer = options.printer
     if printer.is_for_programs:

@@ -67,7 +67,7 @@ def plan_command(*, options: GlobalOptions, files: Sequence[Path], wait_s: float
     async def answer(dry_run: DryRun) -> tuple[Plan, ClusterNames, Sequence[ObjectChanges]]:
         dry_run.keeps_bodies = options.form is Form.DIFF
         made = await make_plan(dry_run, [meta.metadata_of(rule)["name"] for rule in rules], now=now)
-        changes = await read_changes(made, dry_run.local_client) if options.form is Form.DIFF else ()
+        changes = await read_changes(made, dry_run) if options.form is Form.DIFF else ()
         return made, ClusterNames(dry_run.engine), changes
 
     made, names, changes = DryRunCommand(settings, options.connection, wait_s, now).ask(answer, manifests=rules)

@@ -11,7 +11,7 @@ import msgspec
 from registry_controller.api import meta
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import ObjectKey
-from registry_controller.kube.writer import Writer
+from registry_controller.planner.dry_run import DryRun
 from registry_controller.planner.plan import Plan, PlanAction, PlanRow
 from registry_controller.planner.recording_client import RecordedWrite
 
@@ -43,7 +43,7 @@ class ObjectChanges:
     problem: str = ""
 
 
-async def read_changes(plan: Plan, client: Writer) -> Sequence[ObjectChanges]:
+async def read_changes(plan: Plan, dry_run: DryRun) -> Sequence[ObjectChanges]:
     """Read the objects that a plan changes, and list the changes of each; a dry run shows the stored form."""
     found = []
     for row in plan.rows:
@@ -51,7 +51,7 @@ async def read_changes(plan: Plan, client: Writer) -> Sequence[ObjectChanges]:
             continue
         writes = [write for write in plan.writes.get(row.target, ()) if write.body]
         try:
-            changes = [change for write in writes for change in await _list_changes(row, write, client)]
+            changes = [change for write in writes for change in await _list_changes(row, write, dry_run)]
         except RegistryError as error:
             found.append(ObjectChanges(row, (), str(error)))
         else:
@@ -59,7 +59,8 @@ async def read_changes(plan: Plan, client: Writer) -> Sequence[ObjectChanges]:
     return found
 
 
-async def _list_changes(row: PlanRow, write: RecordedWrite, client: Writer) -> Sequence[FieldChange]:
+async def _list_changes(row: PlanRow, write: RecordedWrite, dry_run: DryRun) -> Sequence[FieldChange]:
+    client = dry_run.local_client
     wanted = msgspec.json.decode(write.body)
     is_secret = _has_secret_data(row)
     key = ObjectKey(row.target.namespace, row.target.name)

@@ -125,3 +125,28 @@ def test_versions_are_those_of_the_daemons(members: list[Member], merged: Path) 
     told, error = ask(merged, "version", "--context", first.name, "--context", "none", code=1)
     assert told.startswith(f"registry-controller {__version__}\nCONTEXT ")
     assert "Error: none: kubeconfig" in error
+
+
+def test_an_object_is_explained_in_a_line_for_each_member(members: list[Member], merged: Path) -> None:
+    first, second = members
+    contexts = [word for member in members for word in ("--context", member.name)]
+    second.apply(config_map("lines", {"a": "1"}, labels=LABELS))
+    first.apply(rule("lines", CONFIG_MAP, WANTED))
+    eventually(lambda: first.find("cm", "lines"), what="the copy")
+    told, _ = ask(merged, "explain", "configmap/lines", "-n", "default", *contexts)
+    heading, here, there = told.splitlines()
+    assert heading.split() == ["CONTEXT", "MEMBER", "OWNER", "STATE", "SINCE", "WHY"]
+    assert here.split() == [first.name, first.name, second.name, "in", "step"]
+    assert there.split() == [second.name, second.name, second.name, "owned", "here"]
+
+    ask(first.cluster.kubeconfig, "suspend", "lines")
+    eventually(lambda: first.condition("rsr", "lines", "Accepted").get("reason") == "Suspended")
+    second.apply(config_map("late", {"a": "1"}, labels=LABELS))
+    found = json.loads(ask(merged, "explain", "cm", "default/late", *contexts, "-o", "json")[0])
+    late = found["members"][0]
+    assert (late["state"], late["owner"]) == ("missing", second.name)
+    assert late["since"] == second.get("cm", "late")["metadata"]["creationTimestamp"]
+    assert "suspended" in late["why"]
+    told, _ = ask(merged, "explain", "cm", "default/late", "--context", first.name, "--context", "none", code=1)
+    assert "kubeconfig" in told.splitlines()[2]
+    first.kubectl("delete", "rsr", "lines")
