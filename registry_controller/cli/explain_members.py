@@ -41,7 +41,7 @@ class MemberAnswer:
 
 
 def explain_members(commands: Sequence[DryRunCommand], ask: Ask, printer: Printer) -> bool:
-    """Ask each context, at once, and print the answers. Return whether each answered, and one has the object."""
+    """Explain the object in each context, at once. Return whether each answered, and one has the object."""
 
     async def answer_all() -> Sequence[MemberAnswer]:
         return await asyncio.gather(*(_answer(command, ask) for command in commands))

@@ -90,7 +90,7 @@ def _explain(found: Explanation, row: PlanRow | None, state: ObjectState) -> str
         return f"unavailable: {found.problems[0]}"
     if row is not None and row.failed is not None:
         return ": ".join(filter(None, row.failed))
-    # For an object that no rule copies, the first clause that fails says more than the decision.
+    # For an object that no rule copies, the first clause that fails is more exact than the decision.
     if row is not None and row.reason == Reason.NOT_WANTED.value:
         fit = next((fit for source in found.sources for fit in source.fits if fit.path), None)
         if fit is not None:
