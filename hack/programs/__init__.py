@@ -10,4 +10,5 @@ sim        runs random schedules on simulated groups
 soak       runs a group for long, and checks that its daemons do not grow
 walks      measures how far four changes walk through the daemon's files
 words      finds words and openings that the project's texts do not use
+zipapp     builds the command line as one file for each platform
 """

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,10 +16,13 @@ from registry_controller import __version__
 from tests.e2e.group import BIN, CONFIG_MAP, SECRET, Member, config_map, eventually, rule, secret, steadily
 
 CANARY = "a-canary-that-must-not-sing"
-WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
-LABELS = {"sync": "yes"}
 
 pytestmark = pytest.mark.group(2, prefix="commands", canaries=(CANARY,))
+
+
+def wanted(label: str) -> dict[str, Any]:
+    """Write the entry of a rule; each test has a label of its own, because a deleted rule acts for a while."""
+    return {"match": [{"labels": [{"matchLabels": {"sync": label}}]}]}
 
 
 def ask(kubeconfig: Path, *args: str, stdin: str = "", code: int = 0) -> tuple[str, str]:
@@ -51,9 +55,10 @@ def merged(members: list[Member], tmp_path: Path) -> Path:
 
 def test_a_plan_shows_the_changed_fields_and_no_data_of_a_secret(members: list[Member]) -> None:
     first, second = members
-    maps, secrets = rule("diff-maps", CONFIG_MAP, WANTED), rule("diff-secrets", SECRET, WANTED)
-    second.apply(
-        config_map("diff", {"color": "red"}, labels=LABELS), secret("diff", {"password": CANARY}, labels=LABELS)
+    maps, secrets = rule("diff-maps", CONFIG_MAP, wanted("diff")), rule("diff-secrets", SECRET, wanted("diff"))
+    labels = {"sync": "diff"}
+    second.create(
+        config_map("diff", {"color": "red"}, labels=labels), secret("diff", {"password": CANARY}, labels=labels)
     )
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [maps, secrets]})
     config = first.cluster.kubeconfig
@@ -82,12 +87,12 @@ def test_a_plan_shows_the_changed_fields_and_no_data_of_a_secret(members: list[M
 def test_a_rule_is_suspended_where_it_was_made_and_resumed(members: list[Member]) -> None:
     first, second = members
     config = first.cluster.kubeconfig
-    first.apply(rule("pause", CONFIG_MAP, WANTED))
+    first.apply(rule("pause", CONFIG_MAP, wanted("pause")))
     told, _ = ask(config, "suspend", "pause")
     assert told == "resourcesyncrule.clusterregistry.k8s.cisco.com/pause suspended\n"
     assert first.get("rsr", "pause")["spec"]["suspend"] is True
     eventually(lambda: first.condition("rsr", "pause", "Accepted").get("reason") == "Suspended")
-    second.apply(config_map("paused", {"a": "1"}, labels=LABELS))
+    second.apply(config_map("paused", {"a": "1"}, labels={"sync": "pause"}))
     steadily(lambda: first.find("cm", "paused") is None, for_s=3)
     assert "unchanged: it is suspended already" in ask(config, "suspend", "rsr/pause")[0]
 
@@ -130,8 +135,8 @@ def test_versions_are_those_of_the_daemons(members: list[Member], merged: Path) 
 def test_an_object_is_explained_in_a_line_for_each_member(members: list[Member], merged: Path) -> None:
     first, second = members
     contexts = [word for member in members for word in ("--context", member.name)]
-    second.apply(config_map("lines", {"a": "1"}, labels=LABELS))
-    first.apply(rule("lines", CONFIG_MAP, WANTED))
+    second.apply(config_map("lines", {"a": "1"}, labels={"sync": "lines"}))
+    first.apply(rule("lines", CONFIG_MAP, wanted("lines")))
     eventually(lambda: first.find("cm", "lines"), what="the copy")
     told, _ = ask(merged, "explain", "configmap/lines", "-n", "default", *contexts)
     heading, here, there = told.splitlines()
@@ -141,7 +146,7 @@ def test_an_object_is_explained_in_a_line_for_each_member(members: list[Member],
 
     ask(first.cluster.kubeconfig, "suspend", "lines")
     eventually(lambda: first.condition("rsr", "lines", "Accepted").get("reason") == "Suspended")
-    second.apply(config_map("late", {"a": "1"}, labels=LABELS))
+    second.apply(config_map("late", {"a": "1"}, labels={"sync": "lines"}))
     found = json.loads(ask(merged, "explain", "cm", "default/late", *contexts, "-o", "json")[0])
     late = found["members"][0]
     assert (late["state"], late["owner"]) == ("missing", second.name)
