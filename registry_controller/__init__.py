@@ -5,6 +5,7 @@ reconciles and writes; status reports. A package imports only from the packages 
 Names such as O4 and W3 are clauses of docs/behaviour.md.
 
     cli/         the command line, one file a command
+    admin/       commands over a group: its status, joining, leaving, checks
     process.py   the daemon as a process: signals, tuning, probes, exit code
     planner/     plans and explanations of the daemon's writes; the engine without a writer
     app.py       builds the daemon and owns its one TaskGroup

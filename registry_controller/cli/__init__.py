@@ -24,6 +24,9 @@ COMMANDS: Final = {
     "crds": CommandPlace(f"{_HERE}.crds", "crds_command", "Print the CustomResourceDefinitions."),
     "suspend": CommandPlace(f"{_HERE}.suspend", "suspend_command", "Stop rules; their copies stay."),
     "resume": CommandPlace(f"{_HERE}.suspend", "resume_command", "Start suspended rules again."),
+    "check": CommandPlace(f"{_HERE}.check", "check_command", "Check a cluster before and after the installation."),
+    "join": CommandPlace(f"{_HERE}.join", "join_command", "Join clusters to one group."),
+    "status": CommandPlace(f"{_HERE}.status", "status_command", "Show how the members of a group find each other."),
     "leave": CommandPlace(f"{_HERE}.leave", "leave_command", "Remove a cluster from its group."),
     "version": CommandPlace(
         f"{_HERE}.version", "version_command", "Print the versions of this program and of daemons."
@@ -32,9 +35,12 @@ COMMANDS: Final = {
         f"{_HERE}.completion", "completion_command", "Print a script for the shell's completion."
     ),
 }
+_FOR_PROGRAMS: Final = {"probe": CommandPlace(f"{_HERE}.probe", "probe_command", "")}
 
 
-@click.group(cls=ProgramGroup, places=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=ProgramGroup, places={**COMMANDS, **_FOR_PROGRAMS}, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name=PROGRAM)
 def program() -> None:
     """Keep the objects of a group of Kubernetes clusters in step, peer to peer.
@@ -44,7 +50,8 @@ def program() -> None:
 
     \b
     Examples:
-      registry-controller lint rule.yaml
+      registry-controller join --context kind-a --context kind-b
+      registry-controller status --context kind-a --context kind-b
       registry-controller plan -f rule.yaml
       registry-controller explain secret default/hello
     """

@@ -23,7 +23,7 @@ _OF_THE_GROUP: Final = frozenset({"-h", "--help", "--version"})
 
 
 class CommandPlace(NamedTuple):
-    """The module and name of a command, and its summary for the help of the program."""
+    """The module and name of a command, and its summary for the help of the program; a hidden command has none."""
 
     module: str
     name: str
@@ -49,7 +49,7 @@ class ProgramGroup(click.Group):
         self.places = places
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.places)
+        return [name for name, place in self.places.items() if place.summary]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         place = self.places.get(cmd_name)
@@ -74,7 +74,7 @@ class ProgramGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands by their summaries, without an import of their modules."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, place.summary) for name, place in self.places.items()])
+            formatter.write_dl([(name, self.places[name].summary) for name in self.list_commands(ctx)])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Move the global flags behind the command; without a command, choose between `run` and the help."""

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from registry_controller.cli.failures import run_to_end
-from registry_controller.cli.global_options import GlobalOptions, LocalConnection, global_options
+from registry_controller.cli.global_options import Contexts, GlobalOptions, LocalConnection, global_options
 from registry_controller.cli.options import daemon_options, load_settings, seconds
 from registry_controller.settings import Settings
+
+if TYPE_CHECKING:
+    from registry_controller.api.meta import ClusterUID
+    from registry_controller.kube.writer import Writer
+    from registry_controller.membership.leave import LeaveCommand
 
 
 @click.command("leave")
@@ -31,7 +38,7 @@ from registry_controller.settings import Settings
     help="Time to wait for the end. After that, run the same command to continue.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
-@global_options()
+@global_options(contexts=Contexts.MANY)
 @daemon_options(("reader_service_account_name", "manage_local_cluster_secret"))
 @click.pass_context
 def leave_command(
@@ -47,7 +54,8 @@ def leave_command(
 ) -> None:
     """Remove this cluster from its group, or, with CLUSTER, a member that no longer runs.
 
-    The daemon of this cluster must be running, because it cleans up. The deletionPolicy of each rule decides whether
+    With several --context, each of these clusters leaves, one after another; with CLUSTER, each declares it gone. The
+    daemon of this cluster must be running, because it cleans up. The deletionPolicy of each rule decides whether
     its copies stay. A tombstone, a ClusterFeature that every member keeps for 90 days, prevents other members from
     bringing the cluster back. It may join again at any time, as a new member.
 
@@ -58,45 +66,78 @@ def leave_command(
       registry-controller leave --context kind-b
       registry-controller leave c --yes --wait 5m
       registry-controller leave --without c
+      registry-controller leave --context kind-b --context kind-c
     """
     if cluster and without:
         raise click.UsageError("--without is for a cluster that leaves by itself: give no CLUSTER with it", ctx)
     settings = load_settings(options, flags)
-    run_to_end(_leave(settings, options.connection, cluster, without=without, wait_s=wait_s, yes=yes))
+    order = LeaveOrder(cluster or "", without, wait_s)
+    run_to_end(
+        _leave_each(options, settings, order, yes=yes)
+        if len(options.contexts) > 1
+        else _leave_one(settings, options.connection, order, yes=yes)
+    )
 
 
-async def _leave(
-    settings: Settings,
-    place: LocalConnection,
-    cluster: str | None,
-    *,
-    without: tuple[str, ...],
-    wait_s: float,
-    yes: bool,
-) -> None:
+class LeaveOrder(NamedTuple):
+    """The member that is gone, empty for the cluster itself; the members left out; the time to wait."""
+
+    cluster: str
+    without: tuple[str, ...]
+    wait_s: float
+
+
+async def _leave_one(settings: Settings, place: LocalConnection, order: LeaveOrder, *, yes: bool) -> None:
     # Imported late, so that a wrong command line fails at once.
     from registry_controller.kube.watch import read_cluster_id  # noqa: PLC0415
     from registry_controller.kube.writer import WRITING, connect_local  # noqa: PLC0415
-    from registry_controller.local.client import LocalClient  # noqa: PLC0415
-    from registry_controller.membership.leave import LeaveCommand  # noqa: PLC0415
 
     writer = await connect_local(kubeconfig=place.kubeconfig, context=place.context, methods=WRITING)
     try:
-        command = LeaveCommand(
-            api=LocalClient(writer),
-            local=await read_cluster_id(writer),
-            settings=settings,
-            today=datetime.now(UTC).date(),
-            report=click.echo,
-        )
+        command = _make_command(writer, await read_cluster_id(writer), settings)
         if not yes:
-            _confirm(await command.question(cluster or ""), server=writer.server)
-        if cluster:
-            await command.declare(cluster, wait_s=wait_s)
-        else:
-            await command.leave(without=without, wait_s=wait_s)
+            _confirm(await command.question(order.cluster), server=writer.server)
+        await _give(command, order)
     finally:
         await writer.close()
+
+
+async def _leave_each(options: GlobalOptions, settings: Settings, order: LeaveOrder, *, yes: bool) -> None:
+    """Run the order in each cluster, in the order of the contexts; all questions come first."""
+    from registry_controller.admin.sites import connect_sites  # noqa: PLC0415
+
+    async with connect_sites(options.connections, namespace=options.namespace) as found:
+        commands = []
+        for site in found.require_all():
+            daemon = site.daemon
+            theirs = replace(
+                settings,
+                namespace=daemon.namespace,
+                reader_service_account_name=daemon.reader_account,
+                manage_local_cluster_secret=daemon.manages_secret,
+            )
+            command = _make_command(site.client.writer, site.cluster_id, theirs)
+            if not yes:
+                _confirm(await command.question(order.cluster), server=site.client.server)
+            commands.append((site.label, command))
+        for label, command in commands:
+            click.echo(f"context {label}")
+            await _give(command, order)
+
+
+def _make_command(writer: Writer, cluster_id: ClusterUID, settings: Settings) -> LeaveCommand:
+    from registry_controller.local.client import LocalClient  # noqa: PLC0415
+    from registry_controller.membership.leave import LeaveCommand  # noqa: PLC0415
+
+    today = datetime.now(UTC).date()
+    return LeaveCommand(api=LocalClient(writer), local=cluster_id, settings=settings, today=today, report=click.echo)
+
+
+async def _give(command: LeaveCommand, order: LeaveOrder) -> None:
+    if order.cluster:
+        await command.declare(order.cluster, wait_s=order.wait_s)
+    else:
+        await command.leave(without=order.without, wait_s=order.wait_s)
 
 
 def _confirm(question: str, *, server: str) -> None:

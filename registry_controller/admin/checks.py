@@ -1,0 +1,293 @@
+"""The checks of one cluster, before and after the installation; each finding is one line, with what corrects it.
+
+They run for the user of a kubeconfig, and in a Pod with the daemon's account, as by `helm test`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from registry_controller.admin.client import Access
+from registry_controller.admin.findings import Finding, Level, Problem
+from registry_controller.admin.group_status import DEFINITIONS
+from registry_controller.admin.objects import key_of, mapping, message_of, read_or_none, state_of, with_id
+from registry_controller.admin.probe import OtherCA, ProbeTarget, compare_clocks, probe
+from registry_controller.admin.published import Published, find_published
+from registry_controller.admin.sites import Site
+from registry_controller.api import meta
+from registry_controller.api.cluster import State
+from registry_controller.api.daemon_lease import SELECTOR, read_lease
+from registry_controller.api.errors import (
+    BadInput,
+    Forbidden,
+    InvalidKubeconfig,
+    InvalidObject,
+    NotServed,
+    RegistryError,
+)
+from registry_controller.api.meta import Manifest
+from registry_controller.cache.crds import read_bundled
+from registry_controller.core.rules.schema import find_unknown_properties
+from registry_controller.kube.connect import connect_peer
+from registry_controller.kube.handshake import ExamineError, handshake, read_port
+from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
+from registry_controller.kube.object import decode_manifest
+
+_LEAST: Final = (1, 30)
+_VERSION: Final = re.compile(r"v?([0-9]+)\.([0-9]+)")
+_WAITING: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+_STEP_S: Final = 5.0
+
+_INSTALL: Final = (
+    Access("create", "apiextensions.k8s.io", "customresourcedefinitions"),
+    Access("create", "", "namespaces"),
+    Access("create", "rbac.authorization.k8s.io", "clusterroles"),
+    Access("create", "rbac.authorization.k8s.io", "clusterrolebindings"),
+)
+_INSTALL_INSIDE: Final = (
+    ("", "serviceaccounts"),
+    ("", "services"),
+    ("", "secrets"),
+    ("apps", "deployments"),
+    ("rbac.authorization.k8s.io", "roles"),
+    ("rbac.authorization.k8s.io", "rolebindings"),
+)
+"""The kinds that the chart creates, in its namespace; the Secrets are helm's own."""
+_SECRET_VERBS: Final = ("get", "list")
+_COMMANDS: Final = tuple(
+    Access(verb, meta.GROUP, resource)
+    for resource in ("clusters", "clusterfeatures", "resourcesyncrules")
+    for verb in ("get", "list")
+)
+_DAEMON: Final = (
+    *(
+        Access(verb, meta.GROUP, resource)
+        for resource in ("clusters", "clusterfeatures", "resourcesyncrules")
+        for verb in ("get", "list", "watch", "create", "update", "delete")
+    ),
+    *(Access("patch", meta.GROUP, resource, subresource="status") for resource in ("clusters", "resourcesyncrules")),
+    *(Access(verb, "", resource) for resource in ("nodes", "namespaces") for verb in ("get", "list", "watch")),
+)
+
+
+class SiteChecks:
+    """Checks one cluster. `is_inside` is true in a Pod, where the daemon's account has the rights."""
+
+    def __init__(self, site: Site, *, is_inside: bool) -> None:
+        self._site = site
+        self._is_inside = is_inside
+
+    async def before(self, *, address: str) -> Sequence[Finding]:
+        """Check before the installation; `address` is the API server's for the other clusters, empty for none."""
+        rights = [*_INSTALL, *(Access("create", *kind, self._site.daemon.namespace) for kind in _INSTALL_INSIDE)]
+        return [
+            await self._check_version(),
+            *await self._check_definitions(is_needed=False),
+            await self._check_rights(rights, who="your user"),
+            await self._check_address(address),
+            self._check_clock(),
+        ]
+
+    async def after(self) -> Sequence[Finding]:
+        """Check a cluster whose daemon is installed."""
+        found: list[Finding] = [await self._check_version(), *await self._check_definitions(is_needed=True)]
+        if any(finding.is_failure for finding in found):
+            return found
+        rights = _DAEMON if self._is_inside else _COMMANDS
+        who = "the daemon's account" if self._is_inside else "your user"
+        inside = [Access(verb, "", "secrets", self._site.daemon.namespace) for verb in _SECRET_VERBS]
+        found += [await self._check_rights([*rights, *inside], who=who), *await self._check_daemon()]
+        found += await self._check_published()
+        found += await self._check_peers()
+        return [*found, self._check_clock()]
+
+    @property
+    def _name(self) -> str:
+        return self._site.label
+
+    def _ok(self, step: str, message: str) -> Finding:
+        return Finding(self._name, step, Level.OK, message)
+
+    def _fail(self, step: str, message: str, problem: Problem = Problem.OTHER) -> Finding:
+        return Finding(self._name, step, Level.FAIL, message, problem)
+
+    async def _check_version(self) -> Finding:
+        version = await self._site.client.read_version()
+        found = _VERSION.match(version)
+        if found is None:
+            return Finding(
+                self._name, "api-server", Level.WARN, f"its version {version!r} cannot be read", Problem.OTHER
+            )
+        if (int(found[1]), int(found[2])) < _LEAST:
+            return self._fail("api-server", f"Kubernetes {version} is older than 1.30", Problem.OLD_SERVER)
+        return self._ok("api-server", f"Kubernetes {version}")
+
+    async def _check_definitions(self, *, is_needed: bool) -> Sequence[Finding]:
+        try:
+            listed = await self._site.client.list(DEFINITIONS)
+        except Forbidden as error:
+            return [Finding(self._name, "definitions", Level.WARN, str(error), Problem.MISSING_RIGHT)]
+        return list(self._compare_definitions(listed, is_needed=is_needed))
+
+    def _compare_definitions(self, listed: Sequence[Manifest], *, is_needed: bool) -> Iterator[Finding]:
+        installed = {key_of(one).name: one for one in listed}
+        bundled = read_bundled()
+        missing = sorted(set(bundled) - set(installed))
+        if missing and (is_needed or len(missing) < len(bundled)):
+            yield self._fail("definitions", f"{', '.join(missing)} are not installed", Problem.OLD_DEFINITIONS)
+        old = {
+            name: lost
+            for name, ours in bundled.items()
+            if name in installed
+            and (lost := find_unknown_properties(ours, installed=installed[name], version=meta.VERSION))
+        }
+        for name, lost in sorted(old.items()):
+            words = f"{name} is of another release, and drops {', '.join(lost[:5])}"
+            yield self._fail("definitions", words, Problem.OLD_DEFINITIONS)
+        if not missing and not old:
+            yield self._ok("definitions", "the CustomResourceDefinitions know all fields of this release")
+        elif not old and not is_needed and len(missing) == len(bundled):
+            yield self._ok("definitions", "none is installed yet; the chart installs them")
+
+    async def _check_rights(self, rights: Sequence[Access], *, who: str) -> Finding:
+        try:
+            answers = await asyncio.gather(*map(self._site.client.may, rights))
+        except RegistryError as error:
+            return Finding(self._name, "own-rights", Level.WARN, f"cannot be reviewed: {error}", Problem.OTHER)
+        lacking = [str(right) for right, is_allowed in zip(rights, answers, strict=True) if not is_allowed]
+        if lacking:
+            return self._fail("own-rights", f"{who} may not {'; '.join(lacking)}", Problem.OWN_RIGHT)
+        return self._ok("own-rights", f"{who} has the rights that are needed")
+
+    async def _check_address(self, address: str) -> Finding:
+        """Check the address before the daemon publishes it: no token exists yet."""
+        server = address or self._site.client.server
+        port = read_port(server)
+        if not address and port.is_loopback:
+            words = f"the kubeconfig's address {port} leads a Pod to itself only"
+            return Finding(self._name, "address", Level.WARN, words, Problem.LOOPBACK)
+        try:
+            shown = await handshake(port, ca_pem=self._site.client.ca_pem, timeout_s=_STEP_S)
+        except ExamineError as error:
+            names = f"; it is valid for {', '.join(error.certificate.names)}" if error.certificate is not None else ""
+            return self._fail("address", f"{port}: {error.cause.value}{names}", Problem[error.cause.name])
+        days = (shown.not_after - datetime.now(UTC)).days
+        return self._ok("address", f"{port} answers, and its certificate is valid for it for {days} more days")
+
+    def _check_clock(self) -> Finding:
+        return compare_clocks(self._name, self._site.client.writer.time_there(), datetime.now(UTC))
+
+    async def _check_daemon(self) -> Sequence[Finding]:
+        """Check the Pods with their image, and the Lease."""
+        found = [await self._check_pods()] if self._site.daemon.selector else []
+        with contextlib.suppress(Forbidden, NotServed):
+            manifests = await self._site.client.list(
+                meta.LEASES, namespace=self._site.daemon.namespace, labels=SELECTOR
+            )
+            found += self._check_leases(manifests)
+        return found
+
+    async def _check_pods(self) -> Finding:
+        pods, image = await self._site.list_pods(), self._site.daemon.image
+        if not pods:
+            return self._fail("image", f"no Pod of the Deployment {self._site.daemon.deployment}", Problem.NO_POD)
+        waits = [reason for pod in pods for reason in _waiting(pod)]
+        if pulls := sorted(_WAITING & set(waits)):
+            return self._fail("image", f"{image} cannot be pulled: {', '.join(pulls)}", Problem.IMAGE)
+        if not any(meta.condition_of(pod, "Ready") == "True" for pod in pods):
+            return self._fail("image", f"no Pod is ready: {', '.join(waits) or 'see its log'}", Problem.NO_POD)
+        return self._ok("image", f"{image} runs")
+
+    def _check_leases(self, manifests: Sequence[Manifest]) -> Sequence[Finding]:
+        leases = []
+        for manifest in manifests:
+            with contextlib.suppress(InvalidObject):
+                leases.append(read_lease(manifest))
+        if not leases:
+            return []
+        if not any(lease.is_current(datetime.now(UTC)) for lease in leases):
+            return [self._fail("daemon", "no daemon renewed its Lease within three minutes", Problem.NO_POD)]
+        versions = sorted({lease.report.version for lease in leases if lease.report is not None})
+        return [self._ok("daemon", f"runs, version {', '.join(versions) or 'unknown'}")]
+
+    async def _check_published(self) -> Sequence[Finding]:
+        """Check the published address, certificate and token as a reader of this cluster does."""
+        try:
+            found = await find_published(self._site)
+        except BadInput as error:
+            return [self._fail("published", str(error), Problem.NOT_PUBLISHED)]
+        if not isinstance(found, Published):
+            return [self._fail("published", found, Problem.NOT_PUBLISHED)]
+        others = (OtherCA(f"the connection of {self._site.client.place}", self._site.client.ca_pem),)
+        target = _target(found.name, self._site.cluster_id, found.credentials, key_of(found.secret).namespace, others)
+        return await probe(target)
+
+    async def _check_peers(self) -> Sequence[Finding]:
+        clusters = await self._site.list_clusters()
+        own = {key_of(one).name for one in with_id(clusters, self._site.cluster_id)}
+        others = [one for one in clusters if key_of(one).name not in own]
+        results = await asyncio.gather(*map(self._check_peer, others))
+        return [finding for findings in results for finding in findings]
+
+    async def _check_peer(self, manifest: Manifest) -> Sequence[Finding]:
+        """Check a peer with the credentials that are here, and how it sees this cluster."""
+        name, cluster = key_of(manifest).name, read_or_none(manifest)
+        if cluster is None or cluster.secret is None:
+            return [Finding(name, "kubeconfig", Level.FAIL, "its Cluster names no Secret", Problem.KUBECONFIG)]
+        if cluster.disabled:
+            return [Finding(name, "state", Level.OK, "is disabled here, so it is not checked")]
+        secret = await self._site.client.read(meta.SECRETS, cluster.secret)
+        if secret is None:
+            words = f"its Secret {cluster.secret} is missing here"
+            return [Finding(name, "kubeconfig", Level.FAIL, words, Problem.NOT_SWAPPED)]
+        try:
+            credentials = read_secret(secret_type=str(secret.get("type")), data=secret.get("data") or {})
+            credentials = with_endpoint(credentials, cluster.endpoint_for(self._site.daemon.network_name))
+        except InvalidKubeconfig as error:
+            return [Finding(name, "kubeconfig", Level.FAIL, f"Secret {cluster.secret}: {error}", Problem.KUBECONFIG)]
+        found = await probe(_target(name, cluster.cluster_id, credentials, cluster.secret.namespace, ()))
+        if any(finding.is_failure for finding in found):
+            return found
+        return [*found, self._check_state(name, manifest), await self._check_seen(name, credentials)]
+
+    def _check_state(self, name: str, manifest: Manifest) -> Finding:
+        if state_of(manifest) == State.READY.value:
+            return Finding(name, "state", Level.OK, "the daemon here reads it")
+        words = f"the daemon here does not read it: {message_of(manifest) or 'no answer yet'}"
+        return Finding(name, "state", Level.FAIL, words, Problem.NOT_READ)
+
+    async def _check_seen(self, name: str, credentials: Credentials) -> Finding:
+        """Check how a peer sees this cluster, at the address that is published."""
+        reader = connect_peer(credentials)
+        try:
+            raw = await reader.get_path(meta.CLUSTERS.path())
+            items = decode_manifest(raw).get("items") or ()
+        except RegistryError as error:
+            return Finding(name, "as-seen", Level.WARN, f"its Clusters cannot be read: {error}", Problem.OTHER)
+        finally:
+            await reader.close()
+        found = with_id([mapping(item) for item in items], self._site.cluster_id)
+        if not found:
+            return Finding(name, "as-seen", Level.FAIL, "does not know this cluster", Problem.NOT_SWAPPED)
+        if state_of(found[0]) != State.READY.value:
+            words = f"does not read this cluster: {message_of(found[0]) or 'no answer yet'}"
+            return Finding(name, "as-seen", Level.FAIL, words, Problem.NOT_READ)
+        return Finding(name, "as-seen", Level.OK, "reads this cluster at its published address")
+
+
+def _target(
+    name: str, cluster_id: str, credentials: Credentials, namespace: str, others: tuple[OtherCA, ...]
+) -> ProbeTarget:
+    return ProbeTarget(name, cluster_id, credentials, namespace, (*others, OtherCA("the system's store")))
+
+
+def _waiting(pod: Manifest) -> Iterator[str]:
+    for status in mapping(pod.get("status")).get("containerStatuses") or ():
+        reason = mapping(mapping(mapping(status).get("state")).get("waiting")).get("reason")
+        if reason:
+            yield str(reason)

@@ -1,0 +1,157 @@
+"""The result of one check, and what corrects each cause.
+
+Law: a finding holds no data of Secrets. Findings are JSON on the way from a daemon's Pod; unknown fields are ignored.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+
+class Level(enum.Enum):
+    """The weight of a finding."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Problem(enum.Enum):
+    """The causes of failed checks; the values are words of the JSON output."""
+
+    KUBECONFIG = "InvalidKubeconfig"
+    LOOPBACK = "LoopbackAddress"
+    DNS = "NotResolved"
+    REFUSED = "ConnectionRefused"
+    NO_ROUTE = "NoRoute"
+    TIMEOUT = "NoAnswer"
+    NO_TLS = "NoTLS"
+    WRONG_NAME = "CertificateNotValidForAddress"
+    UNTRUSTED = "UnknownCertificateAuthority"
+    EXPIRED = "CertificateExpired"
+    NOT_YET_VALID = "CertificateNotYetValid"
+    EXPIRES_SOON = "CertificateExpiresSoon"
+    HANDSHAKE = "TLSHandshakeFailed"
+    NOT_KUBERNETES = "NoAPIServer"
+    OTHER_CLUSTER = "OtherCluster"
+    UNAUTHORIZED = "TokenRefused"
+    MISSING_RIGHT = "MissingRight"
+    CLOCK = "ClocksDiffer"
+    OLD_SERVER = "OldAPIServer"
+    OLD_DEFINITIONS = "OldDefinitions"
+    OWN_RIGHT = "OwnRightMissing"
+    NO_POD = "NoDaemon"
+    IMAGE = "ImageNotPulled"
+    NOT_PUBLISHED = "NotPublished"
+    NOT_SWAPPED = "NotSwapped"
+    NOT_READ = "NotRead"
+    OTHER = "Failed"
+
+
+class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The result of one check: `subject` is the cluster that was checked, `step` the check in one word.
+
+    `problem` is missing where all is well.
+    """
+
+    subject: str
+    step: str
+    level: Level
+    message: str
+    problem: Problem | None = None
+
+    @property
+    def is_failure(self) -> bool:
+        """True for a finding that ends a command with exit code 1."""
+        return self.level is Level.FAIL
+
+
+class Remedies(Protocol):
+    """The places where a command's user corrects a cluster's address, CA and credentials, in words."""
+
+    def address(self, name: str) -> str: ...
+
+    def ca(self, name: str) -> str: ...
+
+
+_REMEDIES: Final[Mapping[Problem, str]] = {
+    Problem.KUBECONFIG: "delete that Secret in {name}, and its daemon publishes it again",
+    Problem.LOOPBACK: "set {address}: the address at which the Pods of the other clusters reach this API server",
+    Problem.DNS: "set {address} with a name that the Pods of the other clusters resolve, or correct the DNS",
+    Problem.REFUSED: "set {address} with the host and port at which the other clusters reach this API server",
+    Problem.NO_ROUTE: "connect the networks, or set {address} with an address to which a route leads",
+    Problem.TIMEOUT: "let firewalls and security groups pass this connection, or set {address}",
+    Problem.NO_TLS: "set {address} with the HTTPS port of the API server",
+    Problem.WRONG_NAME: "set {address} with one of the names in the certificate, or add the address to the certificate "
+    "(kubeadm: --apiserver-cert-extra-sans)",
+    Problem.UNTRUSTED: "set {ca}: the certificate authority that issued the certificate at this address",
+    Problem.EXPIRED: "renew the certificate of that API server",
+    Problem.NOT_YET_VALID: "correct the clocks of that API server and of the machine that checks",
+    Problem.EXPIRES_SOON: "renew the certificate of that API server",
+    Problem.HANDSHAKE: "read the log of that API server",
+    Problem.NOT_KUBERNETES: "set {address}: it must lead to a Kubernetes API server",
+    Problem.OTHER_CLUSTER: "set {address} with the address of {name}",
+    Problem.UNAUTHORIZED: "delete the token Secret of the reader in {name}, and its daemon publishes a new token; if "
+    "the token is new, wait ten seconds",
+    Problem.MISSING_RIGHT: "install the chart in {name} with its ClusterRoles, or grant the right there by the output "
+    "of `registry-controller rbac`",
+    Problem.CLOCK: "correct the clocks, by NTP",
+    Problem.OLD_SERVER: "upgrade the cluster",
+    Problem.OLD_DEFINITIONS: "apply the definitions of this release: `registry-controller crds | kubectl apply "
+    "--server-side --force-conflicts -f -`",
+    Problem.OWN_RIGHT: "grant it, as by the chart's ClusterRoles, or use another --context",
+    Problem.NO_POD: "read the Events and the log of the Pods in the daemon's namespace",
+    Problem.IMAGE: "set the chart's image.repository and image.tag to an image that the nodes can pull",
+    Problem.NOT_PUBLISHED: "read the log of the daemon",
+    Problem.NOT_SWAPPED: "let the two join: `registry-controller join`",
+    Problem.NOT_READ: "correct the named cause; the daemon tries again by itself",
+    Problem.OTHER: "read the log of that API server",
+}
+
+
+def remedy(finding: Finding, remedies: Remedies) -> str:
+    """Return what corrects a finding; empty where all is well."""
+    if finding.problem is None:
+        return ""
+    name = finding.subject
+    return _REMEDIES[finding.problem].format(name=name, address=remedies.address(name), ca=remedies.ca(name))
+
+
+class FlagRemedies:
+    """The flags of `join`."""
+
+    def address(self, name: str) -> str:
+        """Return the flag for an address."""
+        return f"--endpoint {name}=URL"
+
+    def ca(self, name: str) -> str:
+        """Return the flag for a certificate authority."""
+        return f"--ca-file {name}=FILE"
+
+
+class ValueRemedies:
+    """The values of the chart, and the fields of the Cluster."""
+
+    def address(self, name: str) -> str:
+        """Return the chart's value for an address."""
+        return f"controller.apiServerEndpointAddress in {name}"
+
+    def ca(self, name: str) -> str:
+        """Return the field for a certificate authority."""
+        return f"spec.kubernetesApiEndpoints[].caBundle of Cluster {name} in {name}"
+
+
+class Viewed(NamedTuple):
+    """The findings about one cluster from one place: `place` is the cluster of the Pod, empty for this machine."""
+
+    place: str
+    findings: Sequence[Finding]
+
+
+def has_failure(findings: Iterable[Finding]) -> bool:
+    """Return whether a finding is a failure."""
+    return any(finding.is_failure for finding in findings)

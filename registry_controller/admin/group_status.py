@@ -1,0 +1,238 @@
+"""The status of a group: members by members, rules that are not in step, copies by rule and owner.
+
+Law: what cannot be read is a problem, and never counts as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from registry_controller.admin.member_view import INTENDED, MemberObjects, MemberView, add_counts, view_member
+from registry_controller.admin.sites import Site, Sites
+from registry_controller.api import meta
+from registry_controller.api.cluster import State
+from registry_controller.api.daemon_lease import SELECTOR, DaemonLease, read_lease
+from registry_controller.api.daemon_report import CopyCounts, PeerReport, RuleReport
+from registry_controller.api.errors import Forbidden, InvalidObject, NotServed, RegistryError
+from registry_controller.api.meta import GVR
+
+DEFINITIONS: Final = GVR("apiextensions.k8s.io", "v1", "customresourcedefinitions", False)
+_OURS: Final = f".{meta.GROUP}"
+
+
+class Member(NamedTuple):
+    """A member that at least one cluster knows."""
+
+    cluster_id: str
+    name: str
+
+
+class Connection(NamedTuple):
+    """One member as another one finds it; `report` is None for an unknown member."""
+
+    viewer: MemberView
+    member: Member
+    report: PeerReport | None
+
+    @property
+    def is_well(self) -> bool:
+        """True for a member that is read."""
+        return self.report is not None and self.report.state == State.READY.value
+
+
+class RuleAt(NamedTuple):
+    """A rule at one member."""
+
+    viewer: MemberView
+    rule: RuleReport
+
+    @property
+    def is_intended(self) -> bool:
+        """True for a rule that does nothing because a person wants that."""
+        return self.rule.reason in INTENDED
+
+
+class OwnerCopies(NamedTuple):
+    """The copies of one rule and owner, over all members that were read."""
+
+    rule: str
+    counts: CopyCounts
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """The members' views, in the order of their contexts."""
+
+    views: Sequence[MemberView]
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """All members that a cluster knows, by name; its own name counts before that in other clusters."""
+        found: dict[str, str] = {view.cluster_id: view.name for view in self.views if view.name}
+        for view in self.views:
+            for peer in view.peers:
+                found.setdefault(peer.cluster_id, peer.name)
+        return sorted((Member(uid, name) for uid, name in found.items()), key=lambda one: (one.name, one.cluster_id))
+
+    @property
+    def connections(self) -> Sequence[Connection]:
+        """Each member as each cluster finds it, itself included."""
+        read = [view for view in self.views if not view.failure]
+        return [Connection(view, member, view.peer(member.cluster_id)) for view in read for member in self.members]
+
+    @property
+    def rules(self) -> Sequence[RuleAt]:
+        """The rules that are not in step, by member and name."""
+        return [RuleAt(view, rule) for view in self.views for rule in view.rules if rule.ready != "True"]
+
+    @property
+    def copies(self) -> Sequence[OwnerCopies]:
+        """The copies by rule and owner."""
+        found: dict[tuple[str, str], CopyCounts] = {}
+        for view in self.views:
+            for rule in view.rules:
+                for counts in rule.owners:
+                    key = (rule.name, counts.owner)
+                    found[key] = add_counts(found[key], counts) if key in found else counts
+        return [OwnerCopies(rule, counts) for (rule, _), counts in sorted(found.items())]
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """The problems, one sentence each; empty where all is well."""
+        return list(self._list_problems())
+
+    def _list_problems(self) -> Iterator[str]:
+        for view in self.views:
+            if view.failure:
+                yield view.failure
+            elif not view.name:
+                yield f"{view.label}: has no Cluster of its own; read the log of its daemon"
+            elif view.is_silent:
+                yield f"{view.title}: its daemon did not renew its Lease since {view.renewed}; see whether it runs"
+            if view.dropped:
+                yield f"{view.title}: its definitions lack {', '.join(view.dropped)}; apply the CRDs of this release"
+        for one in self.connections:
+            if not one.is_well:
+                yield _spell_connection(one)
+        for at in self.rules:
+            if not at.is_intended:
+                rule = at.rule
+                reason = f"{rule.reason}: {rule.message}" if rule.message else rule.reason or "is not known yet"
+                yield f"{at.viewer.title}: rule {rule.name}: {reason}"
+
+
+def _spell_connection(one: Connection) -> str:
+    viewer, report = one.viewer.title, one.report
+    if report is None:
+        return f"{viewer} does not know {one.member.name}; let them join by `registry-controller join`"
+    subject = "its own Cluster" if report.is_local else one.member.name
+    state = report.state or "has no answer yet"
+    return f"{viewer}: {subject} is {state}{f': {report.reason}' if report.reason else ''}"
+
+
+async def read_group(sites: Sites, *, now: datetime) -> GroupStatus:
+    """Read the views of all sites at once."""
+    views = await asyncio.gather(*(_read_view(site, now=now) for site in sites.reached))
+    failures = [MemberView(label=label, failure=text) for label, text in sites.failures.items()]
+    return GroupStatus([*views, *failures])
+
+
+async def _read_view(site: Site, *, now: datetime) -> MemberView:
+    client = site.client
+    try:
+        objects = MemberObjects(
+            cluster_id=site.cluster_id,
+            clusters=await site.list_clusters(),
+            rules=await client.list(meta.RULES),
+            definitions=await _list_definitions(site),
+            leases=await _list_leases(site),
+        )
+        version = await client.read_version()
+    except RegistryError as error:
+        text = str(error)
+        return MemberView(label=site.label, failure=text if text.startswith(client.place) else f"{site.label}: {text}")
+    return view_member(site.label, objects, server_version=version, now=now)
+
+
+async def _list_definitions(site: Site) -> Sequence[meta.Manifest]:
+    try:
+        found = await site.client.list(DEFINITIONS)
+    except (Forbidden, NotServed):  # their age is not shown then
+        return ()
+    return [one for one in found if str(meta.metadata_of(one).get("name", "")).endswith(_OURS)]
+
+
+async def _list_leases(site: Site) -> Sequence[DaemonLease]:
+    try:
+        manifests = await site.client.list(meta.LEASES, namespace=site.daemon.namespace, labels=SELECTOR)
+    except (Forbidden, NotServed):  # the status of the Clusters and rules is shown then
+        return ()
+    found = []
+    for manifest in manifests:
+        with contextlib.suppress(InvalidObject):
+            found.append(read_lease(manifest))
+    return found
+
+
+def build_document(status: GroupStatus) -> Mapping[str, Any]:
+    """Build the status as plain data for JSON and YAML."""
+    return {
+        "isWell": not status.problems,
+        "problems": status.problems,
+        "members": [_member_document(view) for view in status.views],
+        "copies": [{"rule": one.rule, **_counts_document(one.counts)} for one in status.copies],
+    }
+
+
+def _member_document(view: MemberView) -> Mapping[str, Any]:
+    if view.failure:
+        return {"context": view.label, "failure": view.failure}
+    return {
+        "context": view.label,
+        "name": view.name,
+        "clusterID": view.cluster_id,
+        "serverVersion": view.server_version,
+        "daemon": {"version": view.version, "hasLease": view.has_lease, "renewed": view.renewed or None},
+        "definitionsSince": view.definitions_since or None,
+        "droppedFields": list(view.dropped),
+        "peers": [
+            {
+                "name": peer.name,
+                "clusterID": peer.cluster_id,
+                "isLocal": peer.is_local,
+                "state": peer.state,
+                "reason": peer.reason,
+                "since": peer.since or None,
+                "lastContact": peer.last_contact or None,
+            }
+            for peer in view.peers
+        ],
+        "rules": [
+            {
+                "name": rule.name,
+                "ready": rule.ready,
+                "reason": rule.reason,
+                "message": rule.message,
+                "copies": [_counts_document(counts) for counts in rule.owners],
+            }
+            for rule in view.rules
+        ],
+        "rulesLeftOut": view.rules_left_out,
+    }
+
+
+def _counts_document(counts: CopyCounts) -> Mapping[str, Any]:
+    return {
+        "owner": counts.owner,
+        "inStep": counts.in_step,
+        "behind": counts.behind,
+        "failing": counts.failing,
+        "held": counts.held,
+        "conflicting": counts.conflicting,
+        "skipped": counts.skipped,
+    }

@@ -1,0 +1,175 @@
+"""One member's view of its group: from its daemon's Lease, or else from the status of its Clusters and rules. Pure.
+
+A daemon of an earlier version, and the original, write no Lease: their view has no last contacts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from registry_controller.admin.objects import key_of, mapping, message_of, read_or_none, state_of, with_id
+from registry_controller.api import meta
+from registry_controller.api.cluster import State
+from registry_controller.api.daemon_lease import DaemonLease, spell_time
+from registry_controller.api.daemon_report import CopyCounts, DaemonReport, PeerReport, RuleReport
+from registry_controller.api.formats import read_daemon_version
+from registry_controller.api.meta import ClusterUID, Manifest
+
+INTENDED: Final = frozenset({"Suspended", "NotAllowedHere", "ClosedHere"})
+"""Reasons of rules that do nothing here because a person wants that."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberObjects:
+    """The objects of one cluster that a view is made of; `leases` have been parsed already."""
+
+    cluster_id: ClusterUID
+    clusters: Sequence[Manifest] = ()
+    rules: Sequence[Manifest] = ()
+    definitions: Sequence[Manifest] = ()
+    leases: Sequence[DaemonLease] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """One member. `label` is its context, `name` that of its Cluster, empty before it has one.
+
+    `failure` is why the cluster could not be read; then all else is empty. `definitions_since` is the creation of the
+    oldest definition (RFC 3339), `dropped` the fields that the definitions lack. `is_silent` is true where the daemon
+    has a Lease, and did not renew it. Of several daemons in one cluster, the one that renewed its Lease last counts.
+    """
+
+    label: str
+    name: str = ""
+    cluster_id: str = ""
+    failure: str = ""
+    version: str = ""
+    server_version: str = ""
+    definitions_since: str = ""
+    dropped: Sequence[str] = ()
+    renewed: str = ""
+    is_silent: bool = False
+    has_lease: bool = False
+    peers: Sequence[PeerReport] = ()
+    rules: Sequence[RuleReport] = ()
+    rules_left_out: int = 0
+
+    @property
+    def title(self) -> str:
+        """The name for people."""
+        return self.name or self.label
+
+    def peer(self, cluster_id: str) -> PeerReport | None:
+        """Return the view of another member; None for an unknown one."""
+        return next((one for one in self.peers if one.cluster_id == cluster_id), None)
+
+
+def view_member(label: str, objects: MemberObjects, *, server_version: str, now: datetime) -> MemberView:
+    """Build the view of one member."""
+    own = with_id(objects.clusters, objects.cluster_id)
+    leases = sorted(objects.leases, key=lambda one: str(one.renewed or ""), reverse=True)
+    reports = [one.report for one in leases if one.is_current(now) and one.report is not None]
+    report = reports[0] if reports else None
+    peers = list(_read_peers(objects)) if report is None else _merge_peers(report, reports[1:])
+    version = read_daemon_version(meta.annotations_of(own[0]).get(meta.DAEMON, "")) if own else ""
+    created = sorted(str(meta.metadata_of(one).get("creationTimestamp") or "") for one in objects.definitions)
+    renewed = leases[0].renewed if leases else None
+    return MemberView(
+        label=label,
+        name=key_of(own[0]).name if own else "",
+        cluster_id=objects.cluster_id,
+        version=report.version if report is not None else version,
+        server_version=server_version,
+        definitions_since=created[0] if created else "",
+        dropped=[f"{one.kind}: {name}" for one in report.definitions for name in one.drops] if report else (),
+        renewed=spell_time(renewed) if renewed is not None else "",
+        is_silent=bool(leases) and not leases[0].is_current(now),
+        has_lease=bool(leases),
+        peers=peers,
+        rules=report.rules if report is not None else list(map(read_rule, objects.rules)),
+        rules_left_out=report.rules_left_out if report is not None else 0,
+    )
+
+
+def _merge_peers(report: DaemonReport, others: Sequence[DaemonReport]) -> Sequence[PeerReport]:
+    """Return each peer as the daemon finds it that has a problem with it."""
+    found = {peer.cluster_id: peer for peer in report.peers}
+    for other in others:
+        for peer in other.peers:
+            held = found.get(peer.cluster_id)
+            if held is None or (held.state == State.READY.value and peer.state not in ("", held.state)):
+                found[peer.cluster_id] = peer
+    return sorted(found.values(), key=lambda peer: peer.name)
+
+
+def _read_peers(objects: MemberObjects) -> Iterator[PeerReport]:
+    for manifest in objects.clusters:
+        cluster = read_or_none(manifest)
+        if cluster is None:
+            continue
+        is_local = cluster.cluster_id == objects.cluster_id
+        state = state_of(manifest)
+        yield PeerReport(
+            name=cluster.name,
+            cluster_id=cluster.cluster_id,
+            state=state,
+            reason=message_of(manifest),
+            since=_since(manifest),
+            is_local=is_local,
+        )
+
+
+def _since(manifest: Manifest) -> str:
+    for condition in mapping(manifest.get("status")).get("conditions") or ():
+        if mapping(condition).get("type") == "Ready":
+            return str(condition.get("lastTransitionTime") or "")
+    return ""
+
+
+def read_rule(manifest: Manifest) -> RuleReport:
+    """Read a rule from its status: its conditions `Accepted` and `Synced`, and the counts of its owners."""
+    status = mapping(manifest.get("status"))
+    conditions = {str(mapping(one).get("type")): mapping(one) for one in status.get("conditions") or ()}
+    found = conditions.get("Ready") or conditions.get("Synced") or {}
+    accepted = conditions.get("Accepted") or {}
+    if accepted.get("status") == "False":
+        found = {**accepted, "status": "False"}
+    owners = tuple(_read_counts(mapping(entry)) for entry in status.get("clusters") or ())
+    return RuleReport(
+        key_of(manifest).name,
+        str(found.get("status") or "Unknown"),
+        str(found.get("reason") or ""),
+        str(found.get("message") or ""),
+        owners,
+    )
+
+
+def _read_counts(entry: Mapping[str, Any]) -> CopyCounts:
+    names = ("matched", "synced", "failing", "held", "skipped", "conflicting")
+    count = {name: entry.get(name) if isinstance(entry.get(name), int) else 0 for name in names}
+    settled = sum(count[name] or 0 for name in ("synced", "failing", "skipped", "conflicting"))
+    return CopyCounts(
+        owner=str(entry.get("name") or entry.get("clusterID") or ""),
+        in_step=count["synced"] or 0,
+        behind=max(0, (count["matched"] or 0) - settled),
+        failing=count["failing"] or 0,
+        held=count["held"] or 0,
+        conflicting=count["conflicting"] or 0,
+        skipped=count["skipped"] or 0,
+    )
+
+
+def add_counts(one: CopyCounts, other: CopyCounts) -> CopyCounts:
+    """Return the sums of two counts of one owner."""
+    return replace(
+        one,
+        in_step=one.in_step + other.in_step,
+        behind=one.behind + other.behind,
+        failing=one.failing + other.failing,
+        held=one.held + other.held,
+        conflicting=one.conflicting + other.conflicting,
+        skipped=one.skipped + other.skipped,
+    )

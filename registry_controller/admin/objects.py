@@ -1,0 +1,51 @@
+"""Parts of objects as commands read them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from registry_controller.api import meta
+from registry_controller.api.cluster import Cluster, read_cluster
+from registry_controller.api.errors import InvalidObject
+from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
+
+
+def key_of(manifest: Manifest) -> ObjectKey:
+    """Return namespace and name of an object."""
+    info = meta.metadata_of(manifest)
+    return ObjectKey(str(info.get("namespace", "")), str(info["name"]))
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return a mapping as it is, and an empty one for any other value."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def read_or_none(manifest: Manifest) -> Cluster | None:
+    """Parse a Cluster; None for one with a field that the schema refuses."""
+    try:
+        return read_cluster(manifest)
+    except InvalidObject:
+        return None
+
+
+def with_id(clusters: Sequence[Manifest], cluster_id: ClusterUID) -> Sequence[Manifest]:
+    """Return the Clusters with a cluster's ID."""
+    return [found for found in clusters if (read := read_or_none(found)) is not None and read.cluster_id == cluster_id]
+
+
+def state_of(cluster: Manifest) -> str:
+    """Return `status.state` of a Cluster; empty before the daemon has written it."""
+    return str(mapping(cluster.get("status")).get("state") or "")
+
+
+def message_of(cluster: Manifest) -> str:
+    """Return why a Cluster is not in step, from its status; empty without a message."""
+    status = mapping(cluster.get("status"))
+    if status.get("message"):
+        return str(status["message"])
+    for condition in status.get("conditions") or ():
+        if mapping(condition).get("type") == "ClustersSynced" and condition.get("status") != "True":
+            return str(condition.get("message") or "")
+    return ""

@@ -1,0 +1,188 @@
+"""The clusters that a command works on: a connection for each context, and the options of the daemon there.
+
+The options are found in the daemon's Deployment. Without one, as for a daemon outside of the cluster, the local Cluster
+names the namespace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from registry_controller.admin.client import SiteClient
+from registry_controller.admin.objects import mapping, read_or_none, with_id
+from registry_controller.api import meta
+from registry_controller.api.errors import BadInput, Forbidden, NotServed, RegistryError
+from registry_controller.api.meta import GVR, ClusterUID, Manifest
+from registry_controller.kube.pod_exec import PODS
+from registry_controller.kube.writer import WRITING, connect_local
+
+DEPLOYMENTS: Final = GVR("apps", "v1", "deployments", True, True)
+_COMPONENT: Final = "app.kubernetes.io/component=cluster-registry-controller"
+_DEFAULT_NAMESPACE: Final = "cluster-registry"
+_DEFAULT_READER: Final = "cluster-registry-controller-reader"
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonOptions:
+    """The options of a cluster's daemon that commands need.
+
+    `deployment`, `container`, `image` and `selector` are empty for a daemon without a Deployment that may be read.
+    """
+
+    namespace: str = _DEFAULT_NAMESPACE
+    reader_account: str = _DEFAULT_READER
+    network_name: str = "default"
+    address: str = ""
+    deployment: str = ""
+    container: str = ""
+    image: str = ""
+    selector: str = ""
+    manages_secret: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One cluster. `context` is as the user gave it, empty for the current one."""
+
+    context: str
+    kubeconfig: Path | None
+    client: SiteClient
+    cluster_id: ClusterUID
+    daemon: DaemonOptions
+
+    @property
+    def label(self) -> str:
+        """The name of the cluster for people, before its Cluster is known."""
+        return self.context or "the current context"
+
+    def kubectl(self, words: str) -> str:
+        """Return a kubectl command for this cluster."""
+        return f"kubectl {f'--context {self.context} ' if self.context else ''}{words}"
+
+    async def list_clusters(self) -> Sequence[Manifest]:
+        """List all Clusters."""
+        return await self.client.list(meta.CLUSTERS)
+
+    async def list_pods(self) -> Sequence[Manifest]:
+        """List the Pods of the daemon; none where they are not known or may not be read."""
+        if not self.daemon.selector:
+            return ()
+        try:
+            return await self.client.list(PODS, namespace=self.daemon.namespace, labels=self.daemon.selector)
+        except Forbidden:
+            return ()
+
+
+class Sites(NamedTuple):
+    """The clusters that answer, and the failures of the rest by their contexts."""
+
+    reached: Sequence[Site]
+    failures: Mapping[str, str]
+
+    def require_all(self) -> Sequence[Site]:
+        """Return the clusters; RegistryError with every failure where one does not answer."""
+        if self.failures:
+            raise RegistryError("; ".join(self.failures.values()))
+        return self.reached
+
+
+@contextlib.asynccontextmanager
+async def connect_sites(
+    connections: Sequence[tuple[Path | None, str | None]], *, namespace: str | None
+) -> AsyncIterator[Sites]:
+    """Connect to the cluster of each (kubeconfig, context), all at once.
+
+    `namespace` is that of the daemons, None to find it. Raises BadInput for a kubeconfig that cannot be used, and for
+    two contexts of one cluster.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [await _connect(stack, kubeconfig, context) for kubeconfig, context in connections]
+        found = await asyncio.gather(
+            *(
+                _find_site(client, kubeconfig, context, namespace=namespace)
+                for client, (kubeconfig, context) in zip(clients, connections, strict=True)
+            )
+        )
+        reached = [site for site in found if isinstance(site, Site)]
+        contexts = [context or "" for _, context in connections]
+        failures = {context: text for context, text in zip(contexts, found, strict=True) if isinstance(text, str)}
+        seen: dict[ClusterUID, Site] = {}
+        for site in reached:
+            other = seen.setdefault(site.cluster_id, site)
+            if other is not site:
+                raise BadInput(f"--context {other.label} and --context {site.label} are one cluster; leave one out")
+        yield Sites(reached, failures)
+
+
+async def _connect(stack: contextlib.AsyncExitStack, kubeconfig: Path | None, context: str | None) -> SiteClient:
+    writer = await connect_local(kubeconfig=kubeconfig, context=context, methods=WRITING)
+    stack.push_async_callback(writer.close)
+    return SiteClient(writer, place=f"context {context}" if context else "the current context")
+
+
+async def _find_site(
+    client: SiteClient, kubeconfig: Path | None, context: str | None, *, namespace: str | None
+) -> Site | str:
+    """Return a cluster, or why it does not answer."""
+    try:
+        cluster_id = await client.read_id()
+        daemon = await _find_daemon(client, cluster_id, namespace)
+    except BadInput:
+        raise
+    except RegistryError as error:
+        text = str(error)
+        return text if text.startswith(client.place) else f"{client.place}: {text}"
+    return Site(context or "", kubeconfig, client, cluster_id, daemon)
+
+
+async def _find_daemon(client: SiteClient, cluster_id: ClusterUID, namespace: str | None) -> DaemonOptions:
+    found = await _list_deployments(client, namespace)
+    if len(found) > 1:
+        places = ", ".join(str(meta.metadata_of(one).get("namespace")) for one in found)
+        raise BadInput(
+            f"{client.place}: has {len(found)} daemons, in the namespaces {places}; name one with --namespace"
+        )
+    if found:
+        return read_deployment(found[0])
+    if namespace:
+        return DaemonOptions(namespace=namespace)
+    with contextlib.suppress(NotServed, Forbidden):
+        for manifest in with_id(await client.list(meta.CLUSTERS), cluster_id):
+            own = read_or_none(manifest)
+            if own is not None and own.secret is not None:
+                return DaemonOptions(namespace=own.secret.namespace)
+    return DaemonOptions()
+
+
+async def _list_deployments(client: SiteClient, namespace: str | None) -> Sequence[Manifest]:
+    for place in [namespace] if namespace else ["", _DEFAULT_NAMESPACE]:
+        with contextlib.suppress(Forbidden, NotServed):
+            return await client.list(DEPLOYMENTS, namespace=place, labels=_COMPONENT)
+    return ()
+
+
+def read_deployment(manifest: Manifest) -> DaemonOptions:
+    """Read the options of the daemon from its Deployment; options that are not literal keep their defaults."""
+    spec = mapping(manifest.get("spec"))
+    template = mapping(mapping(spec.get("template")).get("spec"))
+    containers = [mapping(one) for one in template.get("containers") or ()]
+    container = next((one for one in containers if one.get("name") == "manager"), containers[0] if containers else {})
+    env = {str(one.get("name")): str(one.get("value") or "") for one in container.get("env") or () if "value" in one}
+    labels = mapping(mapping(spec.get("selector")).get("matchLabels"))
+    info = meta.metadata_of(manifest)
+    return DaemonOptions(
+        namespace=str(info.get("namespace", "")),
+        reader_account=env.get("READER_SERVICE_ACCOUNT_NAME") or _DEFAULT_READER,
+        network_name=env.get("NETWORK_NAME") or "default",
+        address=env.get("APISERVER_ENDPOINT_ADDRESS", ""),
+        deployment=str(info.get("name", "")),
+        container=str(container.get("name", "")),
+        image=str(container.get("image", "")),
+        selector=",".join(f"{name}={value}" for name, value in sorted(labels.items())),
+        manages_secret=env.get("MANAGE_LOCAL_CLUSTER_SECRET", "true") != "false",
+    )

@@ -1,0 +1,124 @@
+"""The tables of `status`: members by members, rules that are not in step, copies. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from registry_controller.admin.group_status import Connection, GroupStatus
+from registry_controller.admin.member_view import MemberView
+from registry_controller.api.cluster import State
+from registry_controller.api.daemon_report import CopyCounts
+from registry_controller.cli.output import Cell, Table, Tone
+
+_NONE: Final = Cell("-", Tone.MINOR)
+_UNITS: Final = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+
+
+class Section(NamedTuple):
+    """A table with its title."""
+
+    title: str
+    table: Table
+
+
+def build_sections(status: GroupStatus, *, now: datetime) -> Iterator[Section]:
+    """Build the tables; with one cluster, one line for each member that it knows."""
+    read = [view for view in status.views if not view.failure]
+    if len(status.views) == 1 and read:
+        yield Section(f"members, as {read[0].title} sees them", _peers_table(status, now=now))
+    elif read:
+        yield Section("members (lines) and how they find each other (columns)", _members_table(status, now=now))
+    if rules := [at for at in status.rules if not at.is_intended or read]:
+        rows: list[Sequence[str | Cell]] = [
+            [
+                at.viewer.title,
+                at.rule.name,
+                Cell(at.rule.reason or "Unknown", Tone.MINOR if at.is_intended else Tone.BAD),
+                at.rule.message,
+            ]
+            for at in rules
+        ]
+        yield Section("rules that are not in step", Table(["MEMBER", "RULE", "REASON", "MESSAGE"], rows))
+    if copies := status.copies:
+        headings = ["RULE", "OWNER", "IN STEP", "BEHIND", "FAILING", "HELD", "CONFLICTING", "SKIPPED"]
+        rows = [[one.rule, one.counts.owner, *_count_cells(one.counts)] for one in copies]
+        yield Section("copies by rule and owner", Table(headings, rows, only_wide=frozenset({"SKIPPED"})))
+
+
+def _members_table(status: GroupStatus, *, now: datetime) -> Table:
+    members = status.members
+    headings = ["MEMBER", "DAEMON", "CRDS", "KUBERNETES", "RENEWED", *(member.name for member in members)]
+    rows: list[Sequence[str | Cell]] = []
+    for view in status.views:
+        if view.failure:
+            rows.append([view.title, Cell("cannot be read", Tone.BAD), _NONE, _NONE, _NONE, *([_NONE] * len(members))])
+            continue
+        cells = [_state_cell(one, now=now) for one in status.connections if one.viewer is view]
+        rows.append([view.title, *_daemon_cells(view, now=now), *cells])
+    return Table(headings, rows, only_wide=frozenset({"KUBERNETES", "RENEWED"}))
+
+
+def _daemon_cells(view: MemberView, *, now: datetime) -> Sequence[str | Cell]:
+    renewed = format_age(view.renewed, now)
+    return [
+        view.version or _NONE,
+        Cell(format_age(view.definitions_since, now) or "-", Tone.BAD if view.dropped else Tone.PLAIN),
+        view.server_version or _NONE,
+        Cell(f"{renewed} ago" if renewed else "-", Tone.BAD if view.is_silent else Tone.PLAIN),
+    ]
+
+
+def _peers_table(status: GroupStatus, *, now: datetime) -> Table:
+    rows: list[Sequence[str | Cell]] = []
+    for one in status.connections:
+        report = one.report
+        if report is None:
+            continue
+        contact = format_age(report.last_contact, now)
+        rows.append(
+            [
+                f"{one.member.name} (here)" if report.is_local else one.member.name,
+                _state_cell(one, now=None),
+                format_age(report.since, now) or _NONE,
+                "here" if report.is_local else f"{contact} ago" if contact else _NONE,
+                *(_daemon_cells(one.viewer, now=now)[:2] if report.is_local else [_NONE, _NONE]),
+                report.reason,
+            ]
+        )
+    return Table(["MEMBER", "STATE", "SINCE", "LAST CONTACT", "DAEMON", "CRDS", "REASON"], rows)
+
+
+def _state_cell(one: Connection, *, now: datetime | None) -> Cell:
+    """Return the state of a member, with the time since then where `now` is given."""
+    if one.report is None:
+        return Cell("unknown", Tone.BAD)
+    state = one.report.state or "no answer yet"
+    since = format_age(one.report.since, now) if now is not None else ""
+    text = f"{state} {since}".rstrip()
+    if one.report.is_local:
+        text = "local" if one.is_well else f"local, {text}"
+    tone = Tone.GOOD if one.is_well else Tone.WARNING if state == State.DISABLED.value else Tone.BAD
+    return Cell(text, tone)
+
+
+def _count_cells(counts: CopyCounts) -> Sequence[str | Cell]:
+    bad = ((counts.behind, Tone.WARNING), (counts.failing, Tone.BAD), (counts.held, Tone.WARNING))
+    cells = [Cell(str(number), tone if number else Tone.PLAIN) for number, tone in bad]
+    conflicting = Cell(str(counts.conflicting), Tone.BAD if counts.conflicting else Tone.PLAIN)
+    return [str(counts.in_step), *cells, conflicting, str(counts.skipped)]
+
+
+def format_age(moment: str, now: datetime | None) -> str:
+    """Return the time since a moment (RFC 3339) as kubectl does, in its largest unit; empty for no moment."""
+    if not moment or now is None:
+        return ""
+    try:
+        passed_s = (now - datetime.fromisoformat(moment)).total_seconds()
+    except (ValueError, TypeError):
+        return ""
+    for unit, size_s in _UNITS:
+        if passed_s >= 2 * size_s or unit == "s":
+            return f"{max(0, int(passed_s // size_s))}{unit}"
+    return ""

@@ -1,0 +1,179 @@
+"""The status of a group from Leases, or else from the status of Clusters and rules."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from registry_controller.admin.group_status import GroupStatus, build_document
+from registry_controller.admin.member_view import MemberObjects, MemberView, read_rule, view_member
+from registry_controller.api import meta
+from registry_controller.api.daemon_lease import DaemonLease
+from registry_controller.api.daemon_report import CopyCounts, DaemonReport, DefinitionReport, PeerReport, RuleReport
+from registry_controller.api.meta import ClusterUID
+from registry_controller.cli.output import Cell
+from registry_controller.cli.status_tables import build_sections, format_age
+
+NOW = datetime(2026, 1, 10, 12, 0, 0, tzinfo=UTC)
+ID = {name: ClusterUID(f"id-{name}") for name in "abc"}
+
+
+def cluster(name: str, *, state: str = "Ready", message: str = "") -> dict[str, Any]:
+    condition = {"type": "Ready", "status": str(state == "Ready"), "lastTransitionTime": "2026-01-10T11:00:00Z"}
+    return {
+        "metadata": {"name": name, "annotations": {meta.DAEMON: '{"version": "0.1.0"}'}},
+        "spec": {"clusterID": ID[name]},
+        "status": {"state": state, "message": message, "conditions": [condition]},
+    }
+
+
+def report(name: str, *peers: PeerReport, **more: Any) -> DaemonReport:
+    own = PeerReport(name, ID[name], "Ready", is_local=True)
+    return DaemonReport("0.2.0", "2026-01-10T10:00:00Z", name, ID[name], peers=(own, *peers), **more)
+
+
+def lease(found: DaemonReport | None, *, ago_s: float = 10.0) -> DaemonLease:
+    return DaemonLease("lease", "pod", NOW - timedelta(seconds=ago_s), found)
+
+
+def peer(name: str, state: str = "Ready", reason: str = "") -> PeerReport:
+    return PeerReport(name, ID[name], state, reason, "2026-01-10T11:00:00Z", "2026-01-10T11:59:00Z")
+
+
+def view(name: str, *leases: DaemonLease, clusters: Any = None, rules: Any = ()) -> MemberView:
+    stored = [cluster(name)] if clusters is None else clusters
+    objects = MemberObjects(ID[name], clusters=stored, rules=rules, leases=leases)
+    return view_member(f"kind-{name}", objects, server_version="v1.36.0", now=NOW)
+
+
+def test_all_is_well_where_every_member_reads_every_other_one() -> None:
+    status = GroupStatus([view("a", lease(report("a", peer("b")))), view("b", lease(report("b", peer("a"))))])
+    assert status.problems == []
+    assert build_document(status)["isWell"] is True
+    json.dumps(build_document(status))
+
+
+def test_a_member_that_is_not_known_or_not_read_is_a_problem() -> None:
+    failed = peer("c", "Failed", "no answer in time")
+    status = GroupStatus([view("a", lease(report("a", peer("b"), failed))), view("b", lease(report("b", peer("a"))))])
+    assert status.problems == [
+        "a: c is Failed: no answer in time",
+        "b does not know c; let them join by `registry-controller join`",
+    ]
+
+
+def test_a_daemon_without_a_lease_is_shown_by_its_clusters_and_rules() -> None:
+    found = view("a", clusters=[cluster("a"), cluster("b", state="Failed", message="refused")])
+    assert (found.version, found.has_lease) == ("0.1.0", False)
+    assert [(one.name, one.state, one.since, one.is_local) for one in found.peers] == [
+        ("a", "Ready", "2026-01-10T11:00:00Z", True),
+        ("b", "Failed", "2026-01-10T11:00:00Z", False),
+    ]
+    assert GroupStatus([found]).problems == ["a: b is Failed: refused"]
+
+
+def test_a_lease_that_is_not_renewed_is_a_problem_and_its_report_does_not_count() -> None:
+    found = view("a", lease(report("a", peer("b")), ago_s=600))
+    assert found.is_silent
+    assert [one.name for one in found.peers] == ["a"]
+    assert "did not renew its Lease since 2026-01-10T11:50:00Z" in GroupStatus([found]).problems[0]
+
+
+def test_of_several_daemons_the_problem_of_one_counts() -> None:
+    other = report("a", peer("b", "Failed", "cut off"))
+    found = view("a", lease(report("a", peer("b"))), lease(other, ago_s=20), lease(report("a"), ago_s=900))
+    assert [(one.name, one.state) for one in found.peers] == [("a", "Ready"), ("b", "Failed")]
+
+
+def test_a_report_of_a_later_format_leaves_the_status_of_the_clusters() -> None:
+    found = view("a", lease(None), clusters=[cluster("a"), cluster("b")])
+    assert [one.name for one in found.peers] == ["a", "b"]
+    assert not found.is_silent
+
+
+def test_a_cluster_that_cannot_be_read_is_a_problem() -> None:
+    status = GroupStatus([view("a", lease(report("a"))), MemberView("kind-b", failure="context kind-b: no answer")])
+    assert status.problems == ["context kind-b: no answer"]
+    (section, *_) = build_sections(status, now=NOW)
+    assert "cannot be read" in [cell.text for cell in section.table.rows[1] if isinstance(cell, Cell)]
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_problem"),
+    [("Conflict", True), ("Failing", True), ("Suspended", False), ("NotAllowedHere", False), ("ClosedHere", False)],
+)
+def test_rules_that_are_not_in_step_are_shown_and_count_unless_that_is_intended(reason: str, is_problem: bool) -> None:
+    rule = RuleReport("r", "False", reason, "why")
+    status = GroupStatus([view("a", lease(report("a", rules=(rule,))))])
+    assert [at.rule.name for at in status.rules] == ["r"]
+    assert bool(status.problems) is is_problem
+
+
+def test_copies_are_added_up_by_rule_and_owner() -> None:
+    rule = RuleReport("r", "True", owners=(CopyCounts("b", in_step=2, held=1),))
+    one = view("a", lease(report("a", rules=(rule,))))
+    status = GroupStatus([one, replace(one, label="kind-c", name="c", cluster_id="id-c")])
+    (found,) = status.copies
+    assert (found.rule, found.counts) == ("r", CopyCounts("b", in_step=4, held=2))
+
+
+def test_a_rule_without_a_report_is_read_from_its_status() -> None:
+    entry = {"name": "b", "matched": 9, "synced": 3, "failing": 1, "conflicting": 2, "skipped": 1, "held": 4}
+    manifest = {
+        "metadata": {"name": "r"},
+        "status": {
+            "conditions": [
+                {"type": "Accepted", "status": "True", "reason": "Accepted"},
+                {"type": "Synced", "status": "False", "reason": "Failing", "message": "1 failing"},
+            ],
+            "clusters": [entry],
+        },
+    }
+    counts = CopyCounts("b", in_step=3, behind=2, failing=1, held=4, conflicting=2, skipped=1)
+    assert read_rule(manifest) == RuleReport("r", "False", "Failing", "1 failing", (counts,))
+    refused = [{"type": "Accepted", "status": "False", "reason": "Invalid", "message": "spec.rules"}]
+    assert read_rule({**manifest, "status": {"conditions": refused}}).reason == "Invalid"
+    assert read_rule({"metadata": {"name": "r"}}) == RuleReport("r")
+
+
+def test_definitions_that_drop_fields_are_a_problem() -> None:
+    found = view("a", lease(report("a", definitions=(DefinitionReport("Cluster", "", ("spec.x",)),))))
+    assert GroupStatus([found]).problems == ["a: its definitions lack Cluster: spec.x; apply the CRDs of this release"]
+
+
+def test_the_tables_of_several_members_and_of_one() -> None:
+    """The golden form of the tables, without colors."""
+    one = view("a", lease(report("a", peer("b", "Failed", "no answer"))))
+    two = view("b", lease(report("b", peer("a"))))
+    (section, *_) = build_sections(GroupStatus([one, two]), now=NOW)
+    shown = section.table.select_columns(is_wide=False)
+    assert [*shown.headings] == ["MEMBER", "DAEMON", "CRDS", "a", "b"]
+    assert [[cell if isinstance(cell, str) else cell.text for cell in row] for row in shown.rows] == [
+        ["a", "0.2.0", "-", "local", "Failed 60m"],
+        ["b", "0.2.0", "-", "Ready 60m", "local"],
+    ]
+    (section, *_) = build_sections(GroupStatus([one]), now=NOW)
+    assert [[cell if isinstance(cell, str) else cell.text for cell in row] for row in section.table.rows] == [
+        ["a (here)", "local", "-", "here", "0.2.0", "-", ""],
+        ["b", "Failed", "60m", "60s ago", "-", "-", "no answer"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("moment", "age"),
+    [
+        ("2026-01-10T11:59:30Z", "30s"),
+        ("2026-01-10T11:58:00Z", "2m"),
+        ("2026-01-10T09:00:00Z", "3h"),
+        ("2026-01-07T12:00:00Z", "3d"),
+        ("2026-01-10T12:05:00Z", "0s"),
+        ("", ""),
+        ("no time", ""),
+    ],
+)
+def test_ages_are_as_those_of_kubectl(moment: str, age: str) -> None:
+    assert format_age(moment, NOW) == age
