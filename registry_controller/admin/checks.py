@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from registry_controller.admin.client import Access
-from registry_controller.admin.findings import Finding, Level, Problem
+from registry_controller.admin.findings import CheckResult, Level, Problem
 from registry_controller.admin.group_status import DEFINITIONS
 from registry_controller.admin.objects import key_of, mapping, message_of, read_or_none, state_of, with_id
 from registry_controller.admin.probe import OtherCA, ProbeTarget, compare_clocks, probe
@@ -82,7 +82,7 @@ class SiteChecks:
         self._site = site
         self._is_inside = is_inside
 
-    async def before(self, *, address: str) -> Sequence[Finding]:
+    async def before(self, *, address: str) -> Sequence[CheckResult]:
         """Check before the installation; `address` is the API server's for the other clusters, empty for none."""
         rights = [*_INSTALL, *(Access("create", *kind, self._site.daemon.namespace) for kind in _INSTALL_INSIDE)]
         return [
@@ -93,9 +93,9 @@ class SiteChecks:
             self._check_clock(),
         ]
 
-    async def after(self) -> Sequence[Finding]:
+    async def after(self) -> Sequence[CheckResult]:
         """Check a cluster whose daemon is installed."""
-        found: list[Finding] = [await self._check_version(), *await self._check_definitions(is_needed=True)]
+        found: list[CheckResult] = [await self._check_version(), *await self._check_definitions(is_needed=True)]
         if any(finding.is_failure for finding in found):
             return found
         rights = _DAEMON if self._is_inside else _COMMANDS
@@ -110,31 +110,31 @@ class SiteChecks:
     def _name(self) -> str:
         return self._site.label
 
-    def _ok(self, step: str, message: str) -> Finding:
-        return Finding(self._name, step, Level.OK, message)
+    def _ok(self, step: str, message: str) -> CheckResult:
+        return CheckResult(self._name, step, Level.OK, message)
 
-    def _fail(self, step: str, message: str, problem: Problem = Problem.OTHER) -> Finding:
-        return Finding(self._name, step, Level.FAIL, message, problem)
+    def _fail(self, step: str, message: str, problem: Problem = Problem.OTHER) -> CheckResult:
+        return CheckResult(self._name, step, Level.FAIL, message, problem)
 
-    async def _check_version(self) -> Finding:
+    async def _check_version(self) -> CheckResult:
         version = await self._site.client.read_version()
         found = _VERSION.match(version)
         if found is None:
-            return Finding(
+            return CheckResult(
                 self._name, "api-server", Level.WARN, f"its version {version!r} cannot be read", Problem.OTHER
             )
         if (int(found[1]), int(found[2])) < _LEAST:
             return self._fail("api-server", f"Kubernetes {version} is older than 1.30", Problem.OLD_SERVER)
         return self._ok("api-server", f"Kubernetes {version}")
 
-    async def _check_definitions(self, *, is_needed: bool) -> Sequence[Finding]:
+    async def _check_definitions(self, *, is_needed: bool) -> Sequence[CheckResult]:
         try:
             listed = await self._site.client.list(DEFINITIONS)
         except Forbidden as error:
-            return [Finding(self._name, "definitions", Level.WARN, str(error), Problem.MISSING_RIGHT)]
+            return [CheckResult(self._name, "definitions", Level.WARN, str(error), Problem.MISSING_RIGHT)]
         return list(self._compare_definitions(listed, is_needed=is_needed))
 
-    def _compare_definitions(self, listed: Sequence[Manifest], *, is_needed: bool) -> Iterator[Finding]:
+    def _compare_definitions(self, listed: Sequence[Manifest], *, is_needed: bool) -> Iterator[CheckResult]:
         installed = {key_of(one).name: one for one in listed}
         bundled = read_bundled()
         missing = sorted(set(bundled) - set(installed))
@@ -154,23 +154,23 @@ class SiteChecks:
         elif not old and not is_needed and len(missing) == len(bundled):
             yield self._ok("definitions", "none is installed yet; the chart installs them")
 
-    async def _check_rights(self, rights: Sequence[Access], *, who: str) -> Finding:
+    async def _check_rights(self, rights: Sequence[Access], *, who: str) -> CheckResult:
         try:
             answers = await asyncio.gather(*map(self._site.client.may, rights))
         except RegistryError as error:
-            return Finding(self._name, "own-rights", Level.WARN, f"cannot be reviewed: {error}", Problem.OTHER)
+            return CheckResult(self._name, "own-rights", Level.WARN, f"cannot be reviewed: {error}", Problem.OTHER)
         lacking = [str(right) for right, is_allowed in zip(rights, answers, strict=True) if not is_allowed]
         if lacking:
             return self._fail("own-rights", f"{who} may not {'; '.join(lacking)}", Problem.OWN_RIGHT)
         return self._ok("own-rights", f"{who} has the rights that are needed")
 
-    async def _check_address(self, address: str) -> Finding:
+    async def _check_address(self, address: str) -> CheckResult:
         """Check the address before the daemon publishes it: no token exists yet."""
         server = address or self._site.client.server
         port = read_port(server)
         if not address and port.is_loopback:
             words = f"the kubeconfig's address {port} leads a Pod to itself only"
-            return Finding(self._name, "address", Level.WARN, words, Problem.LOOPBACK)
+            return CheckResult(self._name, "address", Level.WARN, words, Problem.LOOPBACK)
         try:
             shown = await handshake(port, ca_pem=self._site.client.ca_pem, timeout_s=_STEP_S)
         except ExamineError as error:
@@ -179,10 +179,10 @@ class SiteChecks:
         days = (shown.not_after - datetime.now(UTC)).days
         return self._ok("address", f"{port} answers, and its certificate is valid for it for {days} more days")
 
-    def _check_clock(self) -> Finding:
+    def _check_clock(self) -> CheckResult:
         return compare_clocks(self._name, self._site.client.writer.time_there(), datetime.now(UTC))
 
-    async def _check_daemon(self) -> Sequence[Finding]:
+    async def _check_daemon(self) -> Sequence[CheckResult]:
         """Check the Pods with their image, and the Lease."""
         found = [await self._check_pods()] if self._site.daemon.selector else []
         with contextlib.suppress(Forbidden, NotServed):
@@ -192,7 +192,7 @@ class SiteChecks:
             found += self._check_leases(manifests)
         return found
 
-    async def _check_pods(self) -> Finding:
+    async def _check_pods(self) -> CheckResult:
         pods, image = await self._site.list_pods(), self._site.daemon.image
         if not pods:
             return self._fail("image", f"no Pod of the Deployment {self._site.daemon.deployment}", Problem.NO_POD)
@@ -203,7 +203,7 @@ class SiteChecks:
             return self._fail("image", f"no Pod is ready: {', '.join(waits) or 'see its log'}", Problem.NO_POD)
         return self._ok("image", f"{image} runs")
 
-    def _check_leases(self, manifests: Sequence[Manifest]) -> Sequence[Finding]:
+    def _check_leases(self, manifests: Sequence[Manifest]) -> Sequence[CheckResult]:
         leases = []
         for manifest in manifests:
             with contextlib.suppress(InvalidObject):
@@ -215,7 +215,7 @@ class SiteChecks:
         versions = sorted({lease.report.version for lease in leases if lease.report is not None})
         return [self._ok("daemon", f"runs, version {', '.join(versions) or 'unknown'}")]
 
-    async def _check_published(self) -> Sequence[Finding]:
+    async def _check_published(self) -> Sequence[CheckResult]:
         """Check the published address, certificate and token as a reader of this cluster does."""
         try:
             found = await find_published(self._site)
@@ -227,57 +227,59 @@ class SiteChecks:
         target = _target(found.name, self._site.cluster_id, found.credentials, key_of(found.secret).namespace, others)
         return await probe(target)
 
-    async def _check_peers(self) -> Sequence[Finding]:
+    async def _check_peers(self) -> Sequence[CheckResult]:
         clusters = await self._site.list_clusters()
         own = {key_of(one).name for one in with_id(clusters, self._site.cluster_id)}
         others = [one for one in clusters if key_of(one).name not in own]
         results = await asyncio.gather(*map(self._check_peer, others))
         return [finding for findings in results for finding in findings]
 
-    async def _check_peer(self, manifest: Manifest) -> Sequence[Finding]:
+    async def _check_peer(self, manifest: Manifest) -> Sequence[CheckResult]:
         """Check a peer with the credentials that are here, and how it sees this cluster."""
         name, cluster = key_of(manifest).name, read_or_none(manifest)
         if cluster is None or cluster.secret is None:
-            return [Finding(name, "kubeconfig", Level.FAIL, "its Cluster names no Secret", Problem.KUBECONFIG)]
+            return [CheckResult(name, "kubeconfig", Level.FAIL, "its Cluster names no Secret", Problem.KUBECONFIG)]
         if cluster.disabled:
-            return [Finding(name, "state", Level.OK, "is disabled here, so it is not checked")]
+            return [CheckResult(name, "state", Level.OK, "is disabled here, so it is not checked")]
         secret = await self._site.client.read(meta.SECRETS, cluster.secret)
         if secret is None:
             words = f"its Secret {cluster.secret} is missing here"
-            return [Finding(name, "kubeconfig", Level.FAIL, words, Problem.NOT_SWAPPED)]
+            return [CheckResult(name, "kubeconfig", Level.FAIL, words, Problem.NOT_SWAPPED)]
         try:
             credentials = read_secret(secret_type=str(secret.get("type")), data=secret.get("data") or {})
             credentials = with_endpoint(credentials, cluster.endpoint_for(self._site.daemon.network_name))
         except InvalidKubeconfig as error:
-            return [Finding(name, "kubeconfig", Level.FAIL, f"Secret {cluster.secret}: {error}", Problem.KUBECONFIG)]
+            return [
+                CheckResult(name, "kubeconfig", Level.FAIL, f"Secret {cluster.secret}: {error}", Problem.KUBECONFIG)
+            ]
         found = await probe(_target(name, cluster.cluster_id, credentials, cluster.secret.namespace, ()))
         if any(finding.is_failure for finding in found):
             return found
         return [*found, self._check_state(name, manifest), await self._check_seen(name, credentials)]
 
-    def _check_state(self, name: str, manifest: Manifest) -> Finding:
+    def _check_state(self, name: str, manifest: Manifest) -> CheckResult:
         if state_of(manifest) == State.READY.value:
-            return Finding(name, "state", Level.OK, "the daemon here reads it")
+            return CheckResult(name, "state", Level.OK, "the daemon here reads it")
         words = f"the daemon here does not read it: {message_of(manifest) or 'no answer yet'}"
-        return Finding(name, "state", Level.FAIL, words, Problem.NOT_READ)
+        return CheckResult(name, "state", Level.FAIL, words, Problem.NOT_READ)
 
-    async def _check_seen(self, name: str, credentials: Credentials) -> Finding:
+    async def _check_seen(self, name: str, credentials: Credentials) -> CheckResult:
         """Check how a peer sees this cluster, at the address that is published."""
         reader = connect_peer(credentials)
         try:
             raw = await reader.get_path(meta.CLUSTERS.path())
             items = decode_manifest(raw).get("items") or ()
         except RegistryError as error:
-            return Finding(name, "as-seen", Level.WARN, f"its Clusters cannot be read: {error}", Problem.OTHER)
+            return CheckResult(name, "as-seen", Level.WARN, f"its Clusters cannot be read: {error}", Problem.OTHER)
         finally:
             await reader.close()
         found = with_id([mapping(item) for item in items], self._site.cluster_id)
         if not found:
-            return Finding(name, "as-seen", Level.FAIL, "does not know this cluster", Problem.NOT_SWAPPED)
+            return CheckResult(name, "as-seen", Level.FAIL, "does not know this cluster", Problem.NOT_SWAPPED)
         if state_of(found[0]) != State.READY.value:
             words = f"does not read this cluster: {message_of(found[0]) or 'no answer yet'}"
-            return Finding(name, "as-seen", Level.FAIL, words, Problem.NOT_READ)
-        return Finding(name, "as-seen", Level.OK, "reads this cluster at its published address")
+            return CheckResult(name, "as-seen", Level.FAIL, words, Problem.NOT_READ)
+        return CheckResult(name, "as-seen", Level.OK, "reads this cluster at its published address")
 
 
 def _target(

@@ -52,7 +52,7 @@ class Problem(enum.Enum):
     OTHER = "Failed"
 
 
-class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+class CheckResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of one check: `subject` is the cluster that was checked, `step` the check in one word.
 
     `problem` is missing where all is well.
@@ -113,7 +113,7 @@ _REMEDIES: Final[Mapping[Problem, str]] = {
 }
 
 
-def remedy(finding: Finding, remedies: Remedies) -> str:
+def remedy(finding: CheckResult, remedies: Remedies) -> str:
     """Return what corrects a finding; empty where all is well."""
     if finding.problem is None:
         return ""
@@ -149,9 +149,9 @@ class Viewed(NamedTuple):
     """The findings about one cluster from one place: `place` is the cluster of the Pod, empty for this machine."""
 
     place: str
-    findings: Sequence[Finding]
+    findings: Sequence[CheckResult]
 
 
-def has_failure(findings: Iterable[Finding]) -> bool:
+def has_failure(findings: Iterable[CheckResult]) -> bool:
     """Return whether a finding is a failure."""
     return any(finding.is_failure for finding in findings)

@@ -32,7 +32,7 @@ class Member(NamedTuple):
     name: str
 
 
-class Connection(NamedTuple):
+class PeerState(NamedTuple):
     """One member as another one finds it; `report` is None for an unknown member."""
 
     viewer: MemberView
@@ -80,10 +80,10 @@ class GroupStatus:
         return sorted((Member(uid, name) for uid, name in found.items()), key=lambda one: (one.name, one.cluster_id))
 
     @property
-    def connections(self) -> Sequence[Connection]:
+    def connections(self) -> Sequence[PeerState]:
         """Each member as each cluster finds it, itself included."""
         read = [view for view in self.views if not view.failure]
-        return [Connection(view, member, view.peer(member.cluster_id)) for view in read for member in self.members]
+        return [PeerState(view, member, view.peer(member.cluster_id)) for view in read for member in self.members]
 
     @property
     def rules(self) -> Sequence[RuleAt]:
@@ -126,7 +126,7 @@ class GroupStatus:
                 yield f"{at.viewer.title}: rule {rule.name}: {reason}"
 
 
-def _spell_connection(one: Connection) -> str:
+def _spell_connection(one: PeerState) -> str:
     viewer, report = one.viewer.title, one.report
     if report is None:
         return f"{viewer} does not know {one.member.name}; let them join by `registry-controller join`"

@@ -75,15 +75,22 @@ class JoinPlan:
 
 
 class JoinCommand:
-    """Joins the clusters of `sites`; calls `report` with a sentence for each step."""
+    """Joins the clusters of `sites`; calls `report` with a sentence for each wait, `on_change` after each write."""
 
     def __init__(
-        self, sites: Sequence[Site], *, endpoints: Endpoints, wait_s: float, report: Callable[[str], None]
+        self,
+        sites: Sequence[Site],
+        *,
+        endpoints: Endpoints,
+        wait_s: float,
+        report: Callable[[str], None],
+        on_change: Callable[[Change], None],
     ) -> None:
         self._sites = sites
         self._endpoints = endpoints
         self._wait_s = wait_s
         self._report = report
+        self._on_change = on_change
 
     async def plan(self, *, skip_checks: bool = False) -> JoinPlan:
         """Wait until all members have published themselves, check them, and list the changes; write nothing."""
@@ -168,7 +175,7 @@ class JoinCommand:
             return False
         except Conflict as error:
             raise JoinIncomplete(f"{site.label}: {change.what} was changed at the same moment{_CONTINUE}") from error
-        self._report(f"{site.label}: {change.what} {change.action.value}d")
+        self._on_change(change)
         return True
 
     async def _await_synced(self, members: Sequence[Published]) -> Sequence[Change]:

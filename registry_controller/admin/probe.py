@@ -14,16 +14,16 @@ from typing import Final
 import msgspec
 
 from registry_controller import __version__
-from registry_controller.admin.findings import Finding, Level, Problem
+from registry_controller.admin.findings import CheckResult, Level, Problem
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotFound, RegistryError, Unauthorized, Unreachable
 from registry_controller.api.meta import GVR
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.handshake import (
-    Cause,
     ExamineError,
     ServerCertificate,
+    ServerFault,
     ServerPort,
     connect,
     handshake,
@@ -39,7 +39,10 @@ _CLOCK: Final = timedelta(seconds=60)
 _NOTHING: Final = "cluster-registry.k8s.cisco.com/no-object=true"
 """A label selector that no object matches: the answer shows the right, and no object."""
 _NAMES_SHOWN: Final = 8
-_STEPS: Final = {Cause.DNS: "address", **dict.fromkeys((Cause.REFUSED, Cause.NO_ROUTE, Cause.TIMEOUT), "connection")}
+_STEPS: Final = {
+    ServerFault.DNS: "address",
+    **dict.fromkeys((ServerFault.REFUSED, ServerFault.NO_ROUTE, ServerFault.TIMEOUT), "connection"),
+}
 
 
 class OtherCA(msgspec.Struct, frozen=True):
@@ -72,7 +75,7 @@ class ProbeAnswer(msgspec.Struct, frozen=True):
     """The findings of a probe, and the version of the program that made it; one line of JSON."""
 
     version: str
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckResult, ...]
 
 
 async def answer(request: ProbeRequest) -> ProbeAnswer:
@@ -81,10 +84,10 @@ async def answer(request: ProbeRequest) -> ProbeAnswer:
     return ProbeAnswer(__version__, tuple(finding for findings in found for finding in findings))
 
 
-async def probe(target: ProbeTarget) -> Sequence[Finding]:
+async def probe(target: ProbeTarget) -> Sequence[CheckResult]:
     """Check one member, up to the first step that fails."""
     port = read_port(target.credentials.server, tls_server_name=target.credentials.tls_server_name)
-    found: list[Finding] = []
+    found: list[CheckResult] = []
     try:
         addresses = await resolve(port, timeout_s=STEP_S)
         found.append(_ok(target, "address", f"{port} is {', '.join(addresses[:_NAMES_SHOWN])}"))
@@ -97,7 +100,7 @@ async def probe(target: ProbeTarget) -> Sequence[Finding]:
     return [*found, *await _probe_answers(target)]
 
 
-async def _probe_answers(target: ProbeTarget) -> Sequence[Finding]:
+async def _probe_answers(target: ProbeTarget) -> Sequence[CheckResult]:
     try:
         reader = connect_peer(target.credentials)
     except RegistryError as error:
@@ -108,7 +111,7 @@ async def _probe_answers(target: ProbeTarget) -> Sequence[Finding]:
         await reader.close()
 
 
-async def _probe_reader(target: ProbeTarget, reader: Reader) -> Sequence[Finding]:
+async def _probe_reader(target: ProbeTarget, reader: Reader) -> Sequence[CheckResult]:
     server = target.credentials.server
     try:
         found_id = await read_cluster_id(reader, timeout_s=STEP_S)
@@ -136,7 +139,7 @@ async def _probe_reader(target: ProbeTarget, reader: Reader) -> Sequence[Finding
     ]
 
 
-async def _probe_rights(target: ProbeTarget, reader: Reader) -> Finding:
+async def _probe_rights(target: ProbeTarget, reader: Reader) -> CheckResult:
     """Check the rights without which no member can read another one; rules may need more."""
     missing: list[str] = []
     for gvr, namespace in _rights(target.namespace):
@@ -158,36 +161,38 @@ def _rights(namespace: str) -> Sequence[tuple[GVR, str]]:
     return [*((gvr, "") for gvr in kinds), (meta.SECRETS, namespace)]
 
 
-def compare_clocks(name: str, there: datetime | None, here: datetime) -> Finding:
+def compare_clocks(name: str, there: datetime | None, here: datetime) -> CheckResult:
     """Compare the clock of an API server with the clock of this machine."""
     if there is None:
-        return Finding(name, "clock", Level.OK, "the API server sends no time")
+        return CheckResult(name, "clock", Level.OK, "the API server sends no time")
     apart_s = abs((there - here).total_seconds())
     if apart_s <= _CLOCK.total_seconds():
-        return Finding(name, "clock", Level.OK, "the clocks agree within a minute")
+        return CheckResult(name, "clock", Level.OK, "the clocks agree within a minute")
     message = f"the clock of the API server differs by {apart_s:.0f} s from the clock of the machine that checks"
-    return Finding(name, "clock", Level.WARN, message, Problem.CLOCK)
+    return CheckResult(name, "clock", Level.WARN, message, Problem.CLOCK)
 
 
-def _judge_certificate(target: ProbeTarget, port: ServerPort, shown: ServerCertificate, *, now: datetime) -> Finding:
+def _judge_certificate(
+    target: ProbeTarget, port: ServerPort, shown: ServerCertificate, *, now: datetime
+) -> CheckResult:
     days = (shown.not_after - now).days
     by = "the CA in its Secret" if target.credentials.ca_pem else "a CA of the system"
     message = f'the certificate is valid for {port.tls_name} for {days} more days; "{shown.issuer}" issued it, {by}'
     if shown.not_after - now < _SOON:
-        return Finding(target.name, "certificate", Level.WARN, message, Problem.EXPIRES_SOON)
+        return CheckResult(target.name, "certificate", Level.WARN, message, Problem.EXPIRES_SOON)
     return _ok(target, "certificate", message)
 
 
-async def _explain(target: ProbeTarget, port: ServerPort, error: ExamineError) -> Finding:
+async def _explain(target: ProbeTarget, port: ServerPort, error: ExamineError) -> CheckResult:
     problem = Problem[error.cause.name]
     message = f"{port}: {error.cause.value}"
     shown = error.certificate
-    if shown is not None and error.cause is Cause.WRONG_NAME:
+    if shown is not None and error.cause is ServerFault.WRONG_NAME:
         names = ", ".join(shown.names[:_NAMES_SHOWN]) or "no name"
         message = f"{message} {port.tls_name}; it is valid for {names}"
-    elif shown is not None and error.cause is Cause.UNTRUSTED:
+    elif shown is not None and error.cause is ServerFault.UNTRUSTED:
         message = f'{message}; "{shown.issuer}" issued it{await _other_ca(target, port)}'
-    elif shown is not None and error.cause is Cause.EXPIRED:
+    elif shown is not None and error.cause is ServerFault.EXPIRED:
         message = f"{message}, on {shown.not_after:%Y-%m-%d}"
     elif error.detail:
         message = f"{message} ({error.detail})"
@@ -205,9 +210,9 @@ async def _other_ca(target: ProbeTarget, port: ServerPort) -> str:
     return ", which is not in its Secret"
 
 
-def _ok(target: ProbeTarget, step: str, message: str) -> Finding:
-    return Finding(target.name, step, Level.OK, message)
+def _ok(target: ProbeTarget, step: str, message: str) -> CheckResult:
+    return CheckResult(target.name, step, Level.OK, message)
 
 
-def _fail(target: ProbeTarget, step: str, message: str, problem: Problem) -> Finding:
-    return Finding(target.name, step, Level.FAIL, message, problem)
+def _fail(target: ProbeTarget, step: str, message: str, problem: Problem) -> CheckResult:
+    return CheckResult(target.name, step, Level.FAIL, message, problem)

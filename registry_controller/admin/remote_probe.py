@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from registry_controller.admin.client import Access
-from registry_controller.admin.findings import Finding, Level, Problem
+from registry_controller.admin.findings import CheckResult, Level, Problem
 from registry_controller.admin.objects import key_of
 from registry_controller.admin.probe import ProbeAnswer, ProbeRequest, ProbeTarget, answer
 from registry_controller.admin.sites import Site
@@ -36,7 +36,7 @@ class View:
     """
 
     viewer: str
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckResult, ...]
     obstacle: str = ""
 
 
@@ -92,12 +92,12 @@ def _container(pod: Manifest, wanted: str) -> str:
     return wanted if wanted in names or not names else names[0]
 
 
-def _note_loopback(pods: Sequence[Manifest], targets: Sequence[ProbeTarget]) -> Sequence[Finding]:
+def _note_loopback(pods: Sequence[Manifest], targets: Sequence[ProbeTarget]) -> Sequence[CheckResult]:
     """Warn of loopback addresses, which work on this machine, and not in Pods."""
     if not any(_has_own_address(pod) for pod in pods):
         return ()
     return [
-        Finding(target.name, "address", Level.WARN, f"{port} leads a Pod to itself only", Problem.LOOPBACK)
+        CheckResult(target.name, "address", Level.WARN, f"{port} leads a Pod to itself only", Problem.LOOPBACK)
         for target in targets
         if (port := read_port(target.credentials.server)).is_loopback
     ]

@@ -32,10 +32,18 @@ class _Known(NamedTuple):
 class UndoCommand:
     """Deletes the Clusters and Secrets of the other members in each cluster of `sites`."""
 
-    def __init__(self, sites: Sequence[Site], *, wait_s: float, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        sites: Sequence[Site],
+        *,
+        wait_s: float,
+        report: Callable[[str], None],
+        on_change: Callable[[Change], None],
+    ) -> None:
         self._sites = sites
         self._wait_s = wait_s
         self._report = report
+        self._on_change = on_change
 
     async def plan(self) -> Sequence[Change]:
         """List the objects to delete; BadInput where a member of the group is not among the sites."""
@@ -49,7 +57,7 @@ class UndoCommand:
         done = await self.plan()
         for change in done:
             await self._delete(change.at, change.gvr, key_of(change.manifest))
-            self._report(f"{self._sites[change.at].label}: {change.what} deleted")
+            self._on_change(change)
         return done
 
     async def _list_known(self) -> Sequence[_Known]:
@@ -93,11 +101,14 @@ class UndoCommand:
         raise JoinIncomplete(f"{site.label}: Cluster {key} changes all the time; run the same command again")
 
     async def _await_disabled(self) -> None:
-        deadline = now_s() + self._wait_s
+        deadline, reported = now_s() + self._wait_s, ""
         while True:
             waits = list(self._list_waits(await self._list_known()))
             if not waits:
                 return
+            if waits[0] != reported:
+                self._report(waits[0])
+                reported = waits[0]
             if now_s() >= deadline:
                 raise JoinIncomplete(f"{'; '.join(waits)}; run the same command again to continue")
             await asyncio.sleep(POLL_S)

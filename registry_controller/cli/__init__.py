@@ -52,6 +52,7 @@ def program() -> None:
     Examples:
       registry-controller join --context kind-a --context kind-b
       registry-controller status --context kind-a --context kind-b
+      registry-controller lint rule.yaml
       registry-controller plan -f rule.yaml
       registry-controller explain secret default/hello
     """

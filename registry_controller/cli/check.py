@@ -15,7 +15,7 @@ from registry_controller.cli.global_options import Contexts, GlobalOptions, glob
 from registry_controller.cli.output import Cell, Form, Table, Tone
 
 if TYPE_CHECKING:
-    from registry_controller.admin.findings import Finding
+    from registry_controller.admin.findings import CheckResult
 
 _FORMS: Final = (Form.TEXT, Form.WIDE, Form.JSON, Form.YAML)
 _TONES: Final = {"ok": Tone.GOOD, "warn": Tone.WARNING, "fail": Tone.BAD}
@@ -42,7 +42,7 @@ def check_command(ctx: click.Context, /, *, options: GlobalOptions, pre: bool, a
     Examples:
       registry-controller check --pre --context kind-a --address https://a.example.com:6443
       registry-controller check --context kind-a --context kind-b
-      kubectl -n cluster-registry exec deploy/cluster-registry-controller -- registry-controller check
+      registry-controller check --context kind-a -o json
     """
     if address and not pre:
         raise click.UsageError("--address is for --pre: afterwards the published address is checked", ctx)
@@ -64,7 +64,7 @@ def _read_address(ctx: click.Context, address: str) -> str:
         raise click.UsageError(str(error), ctx) from None
 
 
-async def _check(options: GlobalOptions, *, pre: bool, address: str) -> Sequence[tuple[str, Finding]]:
+async def _check(options: GlobalOptions, *, pre: bool, address: str) -> Sequence[tuple[str, CheckResult]]:
     """Return the findings with the contexts in which they were made."""
     from registry_controller.admin.checks import SiteChecks  # noqa: PLC0415
     from registry_controller.admin.sites import connect_sites  # noqa: PLC0415
@@ -78,7 +78,7 @@ async def _check(options: GlobalOptions, *, pre: bool, address: str) -> Sequence
         return [(site.label, one) for site, findings in zip(sites, results, strict=True) for one in findings]
 
 
-def _print_findings(options: GlobalOptions, findings: Sequence[tuple[str, Finding]]) -> None:
+def _print_findings(options: GlobalOptions, findings: Sequence[tuple[str, CheckResult]]) -> None:
     from registry_controller.admin.findings import ValueRemedies, remedy  # noqa: PLC0415
 
     printer, remedies = options.printer, ValueRemedies()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -149,7 +150,13 @@ async def _join(
     printer = options.printer
     async with connect_sites(options.connections, namespace=options.namespace) as found:
         sites = found.require_all()
-        command = JoinCommand(sites, endpoints=Endpoints(*given), wait_s=wait_s, report=printer.say)
+        command = JoinCommand(
+            sites,
+            endpoints=Endpoints(*given),
+            wait_s=wait_s,
+            report=printer.say,
+            on_change=partial(_print_change, options, sites),
+        )
         plan = await command.plan(skip_checks=skip_checks)
         _report_checks(options, plan)
         if dry_run:
@@ -183,7 +190,9 @@ async def _undo(options: GlobalOptions, *, dry_run: bool, wait_s: float) -> None
     printer = options.printer
     async with connect_sites(options.connections, namespace=options.namespace) as found:
         sites = found.require_all()
-        command = UndoCommand(sites, wait_s=wait_s, report=printer.say)
+        command = UndoCommand(
+            sites, wait_s=wait_s, report=printer.say, on_change=partial(_print_change, options, sites)
+        )
         done = await (command.plan() if dry_run else command.undo())
         if printer.is_for_programs or dry_run:
             _print_changes(options, sites, done)
@@ -191,6 +200,13 @@ async def _undo(options: GlobalOptions, *, dry_run: bool, wait_s: float) -> None
             printer.print_text("nothing to change")
         if not dry_run:
             printer.say("the clusters do not know each other any more; copies and rules stay")
+
+
+def _print_change(options: GlobalOptions, sites: Sequence[Site], change: Change) -> None:
+    """Print one change that was made, as kubectl does; programs get all changes at the end."""
+    printer = options.printer
+    if not printer.is_for_programs:
+        printer.print_text(f"{change.what} {change.action.value}d in {sites[change.at].label}")
 
 
 def _print_changes(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from registry_controller.admin.group_status import Connection, GroupStatus
+from registry_controller.admin.group_status import GroupStatus, PeerState
 from registry_controller.admin.member_view import MemberView
 from registry_controller.api.cluster import State
 from registry_controller.api.daemon_report import CopyCounts
@@ -90,7 +90,7 @@ def _peers_table(status: GroupStatus, *, now: datetime) -> Table:
     return Table(["MEMBER", "STATE", "SINCE", "LAST CONTACT", "DAEMON", "CRDS", "REASON"], rows)
 
 
-def _state_cell(one: Connection, *, now: datetime | None) -> Cell:
+def _state_cell(one: PeerState, *, now: datetime | None) -> Cell:
     """Return the state of a member, with the time since then where `now` is given."""
     if one.report is None:
         return Cell("unknown", Tone.BAD)

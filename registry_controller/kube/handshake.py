@@ -31,7 +31,7 @@ _OTHER_NAMES: Final = frozenset({62, 63, 64})  # X509_V_ERR_HOSTNAME_MISMATCH, _
 _TOO_SOON, _TOO_LATE = 9, 10  # X509_V_ERR_CERT_NOT_YET_VALID, _HAS_EXPIRED
 
 
-class Cause(enum.Enum):
+class ServerFault(enum.Enum):
     """The first step that failed."""
 
     DNS = "the host name cannot be resolved"
@@ -49,7 +49,7 @@ class Cause(enum.Enum):
 class ExamineError(Exception):
     """A step failed; `certificate` is the one that the server showed, or None."""
 
-    def __init__(self, cause: Cause, detail: str = "", *, certificate: ServerCertificate | None = None) -> None:
+    def __init__(self, cause: ServerFault, detail: str = "", *, certificate: ServerCertificate | None = None) -> None:
         super().__init__(cause.value)
         self.cause = cause
         self.detail = detail
@@ -100,7 +100,7 @@ async def resolve(port: ServerPort, *, timeout_s: float) -> Sequence[str]:
         async with asyncio.timeout(timeout_s):
             found = await loop.getaddrinfo(port.host, port.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError, TimeoutError) as error:
-        raise ExamineError(Cause.DNS) from error
+        raise ExamineError(ServerFault.DNS) from error
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
@@ -110,7 +110,7 @@ async def connect(port: ServerPort, *, timeout_s: float) -> None:
         async with asyncio.timeout(timeout_s):
             _, writer = await asyncio.open_connection(port.host, port.port)
     except TimeoutError as error:
-        raise ExamineError(Cause.TIMEOUT) from error
+        raise ExamineError(ServerFault.TIMEOUT) from error
     except OSError as error:
         raise ExamineError(_network_cause(error)) from error
     await _close(writer)
@@ -131,10 +131,10 @@ async def handshake(port: ServerPort, *, ca_pem: str, timeout_s: float) -> Serve
             _certificate_cause(error), tls.spell_words(error.verify_message), certificate=shown
         ) from error
     except ssl.SSLError as error:
-        cause = Cause.NO_TLS if (error.reason or "") in _NO_TLS else Cause.HANDSHAKE
+        cause = ServerFault.NO_TLS if (error.reason or "") in _NO_TLS else ServerFault.HANDSHAKE
         raise ExamineError(cause, tls.openssl_words(error).strip(" ()")) from error
     except TimeoutError as error:
-        raise ExamineError(Cause.TIMEOUT) from error
+        raise ExamineError(ServerFault.TIMEOUT) from error
     except OSError as error:
         raise ExamineError(_network_cause(error)) from error
 
@@ -192,16 +192,18 @@ async def _close(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
-def _network_cause(error: OSError) -> Cause:
+def _network_cause(error: OSError) -> ServerFault:
     codes = {error.errno, *(getattr(one, "errno", None) for one in getattr(error, "exceptions", ()))}
     if isinstance(error, socket.gaierror):
-        return Cause.DNS
+        return ServerFault.DNS
     if codes & _NO_ROUTE:
-        return Cause.NO_ROUTE
-    return Cause.TIMEOUT if errno.ETIMEDOUT in codes else Cause.REFUSED
+        return ServerFault.NO_ROUTE
+    return ServerFault.TIMEOUT if errno.ETIMEDOUT in codes else ServerFault.REFUSED
 
 
-def _certificate_cause(error: ssl.SSLCertVerificationError) -> Cause:
+def _certificate_cause(error: ssl.SSLCertVerificationError) -> ServerFault:
     if error.verify_code in _OTHER_NAMES:
-        return Cause.WRONG_NAME
-    return {_TOO_LATE: Cause.EXPIRED, _TOO_SOON: Cause.NOT_YET_VALID}.get(error.verify_code, Cause.UNTRUSTED)
+        return ServerFault.WRONG_NAME
+    return {_TOO_LATE: ServerFault.EXPIRED, _TOO_SOON: ServerFault.NOT_YET_VALID}.get(
+        error.verify_code, ServerFault.UNTRUSTED
+    )

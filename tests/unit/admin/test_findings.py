@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from registry_controller.admin.findings import Finding, FlagRemedies, Level, Problem, ValueRemedies, remedy
+from registry_controller.admin.findings import CheckResult, FlagRemedies, Level, Problem, ValueRemedies, remedy
 from registry_controller.admin.probe import ProbeAnswer
-from registry_controller.kube.handshake import Cause
+from registry_controller.kube.handshake import ServerFault
 
 
 @pytest.mark.parametrize("problem", Problem)
 def test_each_problem_has_a_remedy_for_flags_and_for_values(problem: Problem) -> None:
-    finding = Finding("b", "step", Level.FAIL, "message", problem)
+    finding = CheckResult("b", "step", Level.FAIL, "message", problem)
     for remedies in (FlagRemedies(), ValueRemedies()):
         text = remedy(finding, remedies)
         assert text
@@ -20,23 +20,23 @@ def test_each_problem_has_a_remedy_for_flags_and_for_values(problem: Problem) ->
 
 
 def test_no_problem_needs_no_remedy() -> None:
-    assert remedy(Finding("b", "step", Level.OK, "message"), FlagRemedies()) == ""
+    assert remedy(CheckResult("b", "step", Level.OK, "message"), FlagRemedies()) == ""
 
 
 def test_the_flags_of_join_name_the_cluster() -> None:
-    wrong = Finding("b", "certificate", Level.FAIL, "message", Problem.WRONG_NAME)
+    wrong = CheckResult("b", "certificate", Level.FAIL, "message", Problem.WRONG_NAME)
     assert "--endpoint b=URL" in remedy(wrong, FlagRemedies())
     assert "controller.apiServerEndpointAddress in b" in remedy(wrong, ValueRemedies())
-    unknown = Finding("b", "certificate", Level.FAIL, "message", Problem.UNTRUSTED)
+    unknown = CheckResult("b", "certificate", Level.FAIL, "message", Problem.UNTRUSTED)
     assert "--ca-file b=FILE" in remedy(unknown, FlagRemedies())
 
 
 def test_each_cause_of_a_handshake_is_a_problem() -> None:
-    assert {cause.name for cause in Cause} <= {problem.name for problem in Problem}
+    assert {cause.name for cause in ServerFault} <= {problem.name for problem in Problem}
 
 
 def test_an_answer_is_read_with_fields_of_a_later_version() -> None:
-    answer = ProbeAnswer("0.1.0", (Finding("b", "token", Level.FAIL, "refused", Problem.UNAUTHORIZED),))
+    answer = ProbeAnswer("0.1.0", (CheckResult("b", "token", Level.FAIL, "refused", Problem.UNAUTHORIZED),))
     document = msgspec.json.decode(msgspec.json.encode(answer))
     document["more"] = document["findings"][0]["more"] = 1
     assert msgspec.json.decode(msgspec.json.encode(document), type=ProbeAnswer) == answer

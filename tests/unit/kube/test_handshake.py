@@ -12,8 +12,8 @@ import pytest
 import trustme
 
 from registry_controller.kube.handshake import (
-    Cause,
     ExamineError,
+    ServerFault,
     ServerPort,
     connect,
     handshake,
@@ -72,17 +72,17 @@ async def test_a_verified_server_shows_its_certificate() -> None:
 async def test_a_certificate_of_other_names_is_shown() -> None:
     async with server(CA.issue_cert("api.example.com")) as number:
         error = await failure(read_port(f"https://127.0.0.1:{number}"))
-        assert error.cause is Cause.WRONG_NAME
+        assert error.cause is ServerFault.WRONG_NAME
         assert error.certificate is not None
         assert error.certificate.names == ("api.example.com",)
     async with server(CA.issue_cert("127.0.0.1")) as number:
-        assert (await failure(read_port(f"https://127.1:{number}"))).cause is Cause.WRONG_NAME
+        assert (await failure(read_port(f"https://127.1:{number}"))).cause is ServerFault.WRONG_NAME
 
 
 async def test_a_certificate_of_another_authority_is_shown_with_its_issuer() -> None:
     async with server(CA.issue_cert("127.0.0.1")) as number:
         error = await failure(read_port(f"https://127.0.0.1:{number}"), ca=trustme.CA())
-        assert error.cause is Cause.UNTRUSTED
+        assert error.cause is ServerFault.UNTRUSTED
         assert error.certificate is not None
         assert error.certificate.issuer
 
@@ -90,12 +90,12 @@ async def test_a_certificate_of_another_authority_is_shown_with_its_issuer() -> 
 async def test_an_expired_certificate_is_named() -> None:
     past = CA.issue_cert("127.0.0.1", not_after=datetime.now(UTC) - timedelta(days=1))
     async with server(past) as number:
-        assert (await failure(read_port(f"https://127.0.0.1:{number}"))).cause is Cause.EXPIRED
+        assert (await failure(read_port(f"https://127.0.0.1:{number}"))).cause is ServerFault.EXPIRED
 
 
 async def test_a_server_without_tls_is_named() -> None:
     async with server(None) as number:
-        assert (await failure(read_port(f"https://127.0.0.1:{number}"))).cause is Cause.NO_TLS
+        assert (await failure(read_port(f"https://127.0.0.1:{number}"))).cause is ServerFault.NO_TLS
 
 
 async def test_a_closed_port_refuses() -> None:
@@ -103,13 +103,13 @@ async def test_a_closed_port_refuses() -> None:
         port = read_port(f"https://127.0.0.1:{number}")
     with pytest.raises(ExamineError) as raised:
         await connect(port, timeout_s=STEP_S)
-    assert raised.value.cause is Cause.REFUSED
+    assert raised.value.cause is ServerFault.REFUSED
 
 
 async def test_a_name_that_does_not_resolve_is_named() -> None:
     with pytest.raises(ExamineError) as raised:
         await resolve(ServerPort("a..b", 443, "a..b"), timeout_s=STEP_S)
-    assert raised.value.cause is Cause.DNS
+    assert raised.value.cause is ServerFault.DNS
 
 
 @pytest.mark.parametrize(
