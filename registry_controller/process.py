@@ -18,8 +18,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-import uvloop
-
 from registry_controller import __version__
 from registry_controller.api.errors import InvalidOption
 from registry_controller.app import Daemon
@@ -34,6 +32,11 @@ from registry_controller.report.metrics import Metrics
 from registry_controller.settings import Settings
 from registry_controller.watch.retry import until_answered
 
+try:
+    from uvloop import new_event_loop as _new_event_loop
+except ImportError:  # no uvloop for this platform
+    _new_event_loop = asyncio.new_event_loop  # type: ignore[assignment]  # a loop of another type
+
 log = logs.get_logger(__name__)
 
 _M_MMAP_THRESHOLD: Final = -3  # malloc.h
@@ -47,7 +50,7 @@ def run(settings: Settings, *, kubeconfig: Path | None, context: str | None) -> 
     _leave_no_core()
     _tune()
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=_new_event_loop) as runner:
             return runner.run(_main(settings, kubeconfig=kubeconfig, context=context))
     except InvalidOption as error:
         log.error("cannot start", error=str(error))

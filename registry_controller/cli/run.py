@@ -67,6 +67,8 @@ def run_command(ctx: click.Context, /, *, options: GlobalOptions, dump_config: b
     if dump_config:
         click.echo(yaml.safe_dump(loaded.dump(), sort_keys=False), nl=False)
         return
+    if sys.platform == "win32":
+        raise click.ClickException("the daemon needs Linux or macOS; on Windows, use the other commands")
     from registry_controller import process  # noqa: PLC0415  a wrong option fails without loading the daemon
 
     sys.exit(process.run(loaded, kubeconfig=options.kubeconfig, context=options.context))

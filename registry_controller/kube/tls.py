@@ -8,6 +8,7 @@ import re
 import ssl
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 _NO_WORD: Final = re.compile(r"[^a-z0-9]+")
@@ -57,7 +58,7 @@ def _unnamed_file(content: bytes) -> Iterator[str]:
         finally:
             os.close(descriptor)
         return
-    with tempfile.NamedTemporaryFile() as file:  # mode 0600
-        file.write(content)
-        file.flush()
-        yield file.name
+    with tempfile.TemporaryDirectory() as folder:  # mode 0700; Windows opens no open temporary file again
+        path = Path(folder, "certificate")
+        path.write_bytes(content)
+        yield str(path)

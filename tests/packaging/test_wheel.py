@@ -1,0 +1,66 @@
+"""The wheel in an empty virtual environment, as `pipx install` has it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hack.programs.wheels import TARGETS, Target, missing_wheels
+from registry_controller import __version__
+
+ROOT = Path(__file__).resolve().parents[2]
+_RULE = ROOT / "docs" / "examples" / "greetings-rule.yaml"
+_LIMIT_S = 900
+_NO_UVLOOP = "import sys; sys.modules['uvloop'] = None; import asyncio, registry_controller.process as p; "
+_IS_PLAIN = "assert p._new_event_loop is asyncio.new_event_loop"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel and the locked packages, and return the folder of the programs."""
+    folder = tmp_path_factory.mktemp("wheel")
+    _run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder))
+    _run(sys.executable, "-m", "venv", str(folder / "venv"))
+    bin_ = folder / "venv" / "bin"
+    pip = [str(bin_ / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    _run(*pip, "--only-binary", ":all:", "--require-hashes", "-r", str(ROOT / "requirements" / "run.lock"))
+    [wheel] = folder.glob("*.whl")
+    _run(*pip, str(wheel))
+    return bin_
+
+
+def _run(*command: str, cwd: Path = ROOT) -> str:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=_LIMIT_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.timeout(2 * _LIMIT_S)
+def test_the_installed_program_lints_a_rule(installed: Path, tmp_path: Path) -> None:
+    """Outside the checkout, so that nothing is read from there."""
+    program = str(installed / "registry-controller")
+    assert __version__ in _run(program, "--version", cwd=tmp_path)
+    _run(program, "lint", str(_RULE), cwd=tmp_path)
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(_RULE.read_text(encoding="utf-8").replace("gvk:", "gvx:"), encoding="utf-8")
+    done = subprocess.run([program, "lint", str(wrong)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+
+
+def test_all_its_requirements_are_met(installed: Path) -> None:
+    _run(str(installed / "python"), "-m", "pip", "check")
+
+
+def test_the_daemon_loads_without_uvloop(installed: Path, tmp_path: Path) -> None:
+    """Some platforms have none."""
+    _run(str(installed / "python"), "-c", _NO_UVLOOP + _IS_PLAIN, cwd=tmp_path)
+
+
+@pytest.mark.timeout(2 * _LIMIT_S)
+@pytest.mark.parametrize("target", [t for t in TARGETS if t.system == "linux"], ids=lambda target: target.name)
+def test_the_newest_python_has_wheels_on_linux(target: Target) -> None:
+    """`hack/wheels` asks for the other versions and platforms."""
+    assert missing_wheels(target, python="3.14") is None
