@@ -7,12 +7,15 @@ PYTHON := .venv/bin/python
 # The order of sets is random in each process unless this is fixed: then a simulated group plays the same way again.
 export PYTHONHASHSEED ?= 0
 
-.PHONY: help test check fix demo lock venv controlplanes
+.PHONY: help test test-pods check fix demo lock venv controlplanes
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 test: controlplanes ## run all tests, on real control planes
 	@$(PYTHON) -m pytest -n $$(( $$(nproc) < 4 ? $$(nproc) + 1 : 4 )) --dist loadfile --no-loadscope-reorder
+
+test-pods: controlplanes ## run the image in Pods, on two clusters with real nodes; needs root, Linux and Debian's packages
+	@$(PYTHON) -m hack.pods
 
 demo: controlplanes ## show three clusters that find each other and synchronize objects; CONTEXTS="a b c" [IMAGE=...] on your own clusters
 	@$(PYTHON) -m hack.demo $(CONTEXTS) $(if $(IMAGE),--image '$(IMAGE)')

@@ -16,10 +16,11 @@ MERGE_PATCH = "application/merge-patch+json"
 
 
 class Api:
-    """A client of 127.0.0.1:port, as the admin."""
+    """A client of host:port, as the admin."""
 
-    def __init__(self, port: int, *, pki: Pki) -> None:
+    def __init__(self, port: int, *, pki: Pki, host: str = "127.0.0.1") -> None:
         self._port = port
+        self._host = host
         self._tls = ssl.create_default_context(cafile=str(pki.server_ca))
         self._tls.load_cert_chain(pki.admin.certificate, pki.admin.key)
 
@@ -55,7 +56,7 @@ class Api:
     def _send(
         self, method: str, path: str, body: Mapping[str, Any] | None, content_type: str, timeout_s: float
     ) -> tuple[int, bytes]:
-        connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=timeout_s, context=self._tls)
+        connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout_s, context=self._tls)
         headers = {"Accept": "application/json", "User-Agent": "hack-controlplane"}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -64,6 +65,6 @@ class Api:
             response = connection.getresponse()
             return response.status, response.read()
         except (OSError, http.client.HTTPException) as error:
-            raise ApiError(f"{method} https://127.0.0.1:{self._port}{path}: {error!r}", status=0) from error
+            raise ApiError(f"{method} https://{self._host}:{self._port}{path}: {error!r}", status=0) from error
         finally:
             connection.close()

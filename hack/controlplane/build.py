@@ -63,10 +63,15 @@ RECIPES = {
     "kube-controller-manager": _kubernetes("kube-controller-manager", expected_s=70),
     "kubectl": _kubernetes("kubectl", expected_s=20),
     "helm": Recipe("helm", "helm.sh/helm/v4/cmd/helm", "helm.sh/helm/v4", _HELM_STAMPS, 65),
+    "kubelet": _kubernetes("kubelet", expected_s=90),
+    "kube-scheduler": _kubernetes("kube-scheduler", expected_s=40),
 }
+NODE_PROGRAMS = ("kubelet", "kube-scheduler")
+"""The programs that only clusters with real nodes need (`hack.pods`)."""
+DEFAULT_PROGRAMS = tuple(name for name in RECIPES if name not in NODE_PROGRAMS)
 
 
-def ensure_binaries(names: Iterable[str] = tuple(RECIPES)) -> dict[str, Path]:
+def ensure_binaries(names: Iterable[str] = DEFAULT_PROGRAMS) -> dict[str, Path]:
     """Return the path of each program, and build the missing ones; BuildError contains the next step."""
     found = {name: _from_environment(name) for name in names}
     binaries = {name: path for name, path in found.items() if path is not None}

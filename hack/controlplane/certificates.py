@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -18,7 +19,6 @@ from .pki import Pair, Pki
 
 _VALID_FOR = datetime.timedelta(days=365)
 _CLOCK_SKEW = datetime.timedelta(hours=1)
-_SERVICE_IP = "10.0.0.1"  # the first address of the service range: the `kubernetes` Service
 _SERVER_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 
@@ -39,7 +39,7 @@ class _Authority:
         identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
         self.certificate = builder.add_extension(identifier, critical=False).sign(self._key, hashes.SHA256())
 
-    def issue(self, subject: x509.Name, *, directory: Path, name: str, names: tuple[str, ...] = ()) -> Pair:
+    def issue(self, subject: x509.Name, *, directory: Path, name: str, names: Sequence[str] = ()) -> Pair:
         """Sign a certificate: for a server when it has names, else for a client."""
         key = ec.generate_private_key(ec.SECP256R1())
         purpose = ExtendedKeyUsageOID.SERVER_AUTH if names else ExtendedKeyUsageOID.CLIENT_AUTH
@@ -49,8 +49,7 @@ class _Authority:
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         builder = builder.add_extension(identifier, critical=False)
         if names:
-            addresses = [x509.IPAddress(ipaddress.ip_address(ip)) for ip in ("127.0.0.1", _SERVICE_IP)]
-            alternatives = [*(x509.DNSName(host) for host in names), *addresses]
+            alternatives = [_alternative(host) for host in names]
             builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
         return Pair(
@@ -63,8 +62,8 @@ class _Authority:
         return _write(path, self.certificate.public_bytes(serialization.Encoding.PEM))
 
 
-def create_pki(directory: Path, *, cluster: str) -> Pki:
-    """Create all keys and certificates of a cluster."""
+def create_pki(directory: Path, *, cluster: str, addresses: Sequence[str]) -> Pki:
+    """Create all keys and certificates of a cluster; `addresses` lists its API server's addresses."""
     directory.mkdir(parents=True, mode=0o700)
     servers, clients = _Authority(f"{cluster}-server-ca"), _Authority(f"{cluster}-client-ca")
     token_key = ec.generate_private_key(ec.SECP256R1())
@@ -73,12 +72,17 @@ def create_pki(directory: Path, *, cluster: str) -> Pki:
     )
     admin = _name("kubernetes-admin", organization="system:masters")
     manager = _name("system:kube-controller-manager")
+    scheduler = _name("system:kube-scheduler")
+    node = _name("system:node:node-0", organization="system:nodes")
+    names = (*_SERVER_NAMES, *addresses)
     return Pki(
         server_ca=servers.write(directory / "server-ca.crt"),
         client_ca=clients.write(directory / "client-ca.crt"),
-        server=servers.issue(_name("kube-apiserver"), directory=directory, name="server", names=_SERVER_NAMES),
+        server=servers.issue(_name("kube-apiserver"), directory=directory, name="server", names=names),
         admin=clients.issue(admin, directory=directory, name="admin"),
         controller_manager=clients.issue(manager, directory=directory, name="controller-manager"),
+        scheduler=clients.issue(scheduler, directory=directory, name="scheduler"),
+        node=clients.issue(node, directory=directory, name="node"),
         token_key=_write_key(directory / "token.key", token_key),
         token_public_key=_write(directory / "token.pub", token_public_key),
     )
@@ -89,6 +93,14 @@ def _name(common_name: str, *, organization: str | None = None) -> x509.Name:
     if organization is not None:
         attributes.insert(0, x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization))
     return x509.Name(attributes)
+
+
+def _alternative(host: str) -> x509.GeneralName:
+    """Return a name of a server: an address, or else a DNS name."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def _builder(subject: x509.Name, *, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:

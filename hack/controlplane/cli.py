@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from .build import RECIPES, ensure_binaries
+from .build import DEFAULT_PROGRAMS, RECIPES, ensure_binaries
 from .cluster import PROGRAMS
 from .detached import Running, answers, detach, end, publish, running
 from .errors import ControlPlaneError
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _build(options: argparse.Namespace) -> int:
-    for name, path in ensure_binaries(options.names or tuple(RECIPES)).items():
+    for name, path in ensure_binaries(options.names or DEFAULT_PROGRAMS).items():
         print(f"{name}\t{path}")
     return 0
 
@@ -117,7 +117,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hack.controlplane", description="Real control planes on loopback.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     build = commands.add_parser("build", help="build the programs, and print their paths")
-    build.add_argument("names", nargs="*", choices=[*RECIPES, []], metavar="NAME", help="name of a program (all)")
+    build.add_argument(
+        "names",
+        nargs="*",
+        choices=[*RECIPES, []],
+        metavar="NAME",
+        help="name of a program (all but kubelet and kube-scheduler)",
+    )
     build.set_defaults(run=_build)
     up = commands.add_parser("up", help="start N clusters")
     up.add_argument("size", type=int, metavar="N")

@@ -27,7 +27,7 @@ from .services import Services, write_egress_configuration
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 _ATTEMPTS = 5
 _READY_TIMEOUT_S = 90.0
-_SETTLED = (  # objects that controllers create in a namespace; nothing can run in it before
+SETTLED = (  # objects that controllers create in a namespace; nothing can run in it before
     "/api/v1/namespaces/default/serviceaccounts/default",
     "/api/v1/namespaces/default/configmaps/kube-root-ca.crt",
 )
@@ -61,7 +61,7 @@ class Cluster:
         directory.mkdir(parents=True)
         from .certificates import create_pki  # noqa: PLC0415 - the only third-party import; --help needs none
 
-        self.pki = create_pki(directory / "pki", cluster=name)
+        self.pki = create_pki(directory / "pki", cluster=name, addresses=self.certified_addresses)
         (directory / "audit-policy.yaml").write_text(audit_policy, encoding="utf-8")
         self._ports: list[Port] = []
         self._take_ports()
@@ -72,12 +72,17 @@ class Cluster:
         return f"https://127.0.0.1:{self.port}"
 
     @property
+    def certified_addresses(self) -> tuple[str, ...]:
+        """The addresses in the API server's certificate; the second is the first one of the service range."""
+        return ("127.0.0.1", "10.0.0.1")
+
+    @property
     def entry(self) -> Entry:
         """The cluster and its admin, for a kubeconfig."""
         return Entry(self.name, server=self.server, server_ca=self.pki.server_ca, user=self.pki.admin)
 
     @property
-    def processes(self) -> tuple[Process, Process, Process]:
+    def processes(self) -> tuple[Process, ...]:
         """The processes in the order in which they may end."""
         return self.controller_manager, self.apiserver, self.etcd
 
@@ -199,7 +204,7 @@ class Cluster:
         )
 
     def _unsettled(self, port: int) -> str | None:
-        return controller_manager_missing(port, server_ca=self.pki.server_ca, api=self.api, settled=_SETTLED)
+        return controller_manager_missing(port, server_ca=self.pki.server_ca, api=self.api, settled=SETTLED)
 
     def _process(self, name: str, argv: Sequence[str], *, ready: Ready) -> Process:
         return Process(

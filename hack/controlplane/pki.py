@@ -23,5 +23,7 @@ class Pki:
     server: Pair
     admin: Pair
     controller_manager: Pair
+    scheduler: Pair
+    node: Pair
     token_key: Path
     token_public_key: Path

@@ -4,11 +4,13 @@ bench      measures against the barest client
 explore    searches all interleavings of a few acts in an abstract group of three
 faults     injects faults into groups on real control planes
 fuzz       runs property and differential tests on random examples
+image      builds the image without Docker
 planted    plants bugs, and reports which check finds each
 sentences  measures the sentences of the guides
 sim        runs random schedules on simulated groups
 soak       runs a group for long, and checks that its daemons do not grow
 walks      measures how far four changes walk through the daemon's files
+wheels     searches for a wheel of each locked package
 words      finds words and openings that the project's texts do not use
 zipapp     builds the command line as one file for each platform
 """

@@ -16,8 +16,8 @@ import hack.programs
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted(path.stem for path in (ROOT / "hack" / "programs").iterdir() if not path.name.startswith("__"))
-SCRIPTS = ["check", "fix", "lock", "venv"]
-MODULES = ["hack.controlplane", "hack.demo"]
+SCRIPTS = ["audit", "check", "fix", "lock", "release-tools", "sbom", "venv"]
+MODULES = ["hack.controlplane", "hack.demo", "hack.pods"]
 
 
 @pytest.fixture(scope="module")
