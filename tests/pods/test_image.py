@@ -140,6 +140,6 @@ def test_the_unit_tests_pass_inside_the_image(image: BuiltImage, scratch: Path) 
     command += [str(image.root), str(work), os.environ["PODS_PACKAGES"], str(ROOT)]
     command += ["-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
     env = {"PYTHONPATH": "/packages", "PYTHONHASHSEED": "0", "HOME": "/tmp", "LANG": "C.UTF-8"}
-    env |= {"PATH": f"/app/bin:{PATH}", "ENTER": _CHDIR}
+    env |= {"PATH": f"/app/bin:{PATH}", "ENTER": _CHDIR, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
