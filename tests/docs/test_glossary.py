@@ -6,7 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
+from registry_controller import settings
+from registry_controller.api import meta
 from tests.docs.documents import DOCUMENTS, ROOT, table
 
 PAGE = ROOT / "docs" / "glossary.md"
@@ -43,3 +46,13 @@ def test_a_term_is_used_by_two_pages(term: str) -> None:
 
 def test_a_meaning_is_one_line() -> None:
     assert {term for term, row in TERMS.items() if len(row[1].split()) > 20} == set()
+
+
+def test_the_names_are_those_of_the_code_and_the_chart() -> None:
+    names = [row[0].strip("`") for row in table(PAGE, header="name")]
+    chart = yaml.safe_load((ROOT / "deploy" / "helm" / "cluster-registry" / "Chart.yaml").read_text(encoding="utf-8"))
+    reader = next(option for option in settings.OPTIONS if option.environment == "READER_SERVICE_ACCOUNT_NAME")
+    prefix = meta.OWNER.partition("/")[0]
+    assert names == [
+        meta.FIELD_MANAGER, chart["name"], reader.default.removesuffix("-reader"), reader.default, meta.GROUP, prefix
+    ]  # fmt: skip
