@@ -29,9 +29,11 @@ from registry_controller.report.transitions import Transitions
 from registry_controller.settings import Settings
 from registry_controller.status.clusters import ClusterStatusReporter
 from registry_controller.status.gauges import Gauges
+from registry_controller.status.lease import LeaseWriter
 from registry_controller.status.readiness import list_pending
 from registry_controller.status.reporter import StatusReporter
 from registry_controller.status.rules import RuleStatusReporter
+from registry_controller.status.summary import StatusSummary
 from registry_controller.status.writer import StatusWriter
 from registry_controller.sync.applier import Applier, SourceReader
 from registry_controller.sync.copy_updater import CopyUpdater
@@ -51,7 +53,10 @@ _SPARE: Final = 3
 
 
 class Daemon:
-    """The engine, the parts that write, and the parts that report."""
+    """The engine, the parts that write, and the parts that report.
+
+    `holder` is the name of the Pod or host, under which the daemon writes its Lease; it writes none without a name.
+    """
 
     def __init__(
         self,
@@ -61,6 +66,7 @@ class Daemon:
         local: ClusterUID,
         metrics: Metrics,
         connect_peer: Callable[[Credentials], Reader] = connect_peer,
+        holder: str = "",
     ) -> None:
         self._settings = settings
         self._local = local
@@ -108,6 +114,14 @@ class Daemon:
             on_transition=transitions.report,
             writes_status_of=self.engine.replicas.writes_status_of,
         )
+        self.summary = StatusSummary(
+            registry=self.registry,
+            clusters=self.clusters,
+            local=local,
+            definitions=self.engine.local_cluster.definitions.report_ours,
+            now=lambda: datetime.now(UTC),
+        )
+        self._lease = self._build_lease(writer, holder)
         self.deletion_limiter = DeletionLimiter(
             percent=functools.partial(self.engine.replicas.lowest_limit, settings.deletion_limit_percent),
             queue=self.queue,
@@ -138,6 +152,19 @@ class Daemon:
             results=self.results,
         )
 
+    def _build_lease(self, writer: Writer, holder: str) -> LeaseWriter | None:
+        if not holder:
+            return None
+        lease = LeaseWriter(
+            writer,
+            namespace=self._settings.namespace,
+            holder=holder,
+            report=self.summary.report,
+            now=lambda: datetime.now(UTC),
+        )
+        self.summary.on_change = lease.request
+        return lease
+
     def _build_cluster_status(self) -> ClusterStatusReporter:
         engine = self.engine
         return ClusterStatusReporter(
@@ -150,9 +177,11 @@ class Daemon:
             deletions=engine.rule_deletions,
             owner_limits=self.deletion_limiter.owners,
             is_settled=lambda: self.queue.idle and not list_pending(engine),
+            keeps_generation=engine.local_cluster.definitions.keeps_generation_of_clusters,
             local=self.local_controller,
             local_metadata=self._local_metadata,
             writer=self.status_writer,
+            summary=self.summary,
         )
 
     def _build_rule_status(self) -> RuleStatusReporter:
@@ -166,6 +195,7 @@ class Daemon:
             deletion_limiter=self.deletion_limiter,
             definitions=engine.local_cluster.definitions,
             writer=self.status_writer,
+            summary=self.summary,
             is_idle=lambda: self.queue.idle,
         )
 
@@ -220,6 +250,8 @@ class Daemon:
             watcher.start()
             self.engine.start_peers(scope)
             scope.create_task(self.status_reporter.run(clusters, rules), name="status reporter")
+            if self._lease is not None:
+                scope.create_task(self._lease.run(), name="lease")
             scope.create_task(self.engine.registry_reader.run(), name="registry reader")
             scope.create_task(self.engine.registry_reader.run_rules(), name="rule reader")
             log.info("started", clusterID=self._local)

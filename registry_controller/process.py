@@ -13,6 +13,7 @@ import gc
 import os
 import resource
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -155,7 +156,8 @@ async def _run_daemon(settings: Settings, *, kubeconfig: Path | None, context: s
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(server.serve())
             local = await until_answered(functools.partial(read_cluster_id, writer), what="read our own cluster's ID")
-            daemon = Daemon(settings, writer=writer, local=local, metrics=metrics)
+            holder = settings.pod_name or socket.gethostname()
+            daemon = Daemon(settings, writer=writer, local=local, metrics=metrics, holder=holder)
             rendering[0] = daemon.gauges.render
             watcher = KopfWatcher(
                 login=lambda: as_connection(read_login(kubeconfig=kubeconfig, context=context)),

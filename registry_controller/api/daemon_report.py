@@ -22,8 +22,8 @@ FORMAT: Final = 1
 
 _MOST: Final = 128 * 1024  # bytes; the annotations of an object have twice as many
 _MOST_PEERS: Final = 200
-_MOST_ENTRIES: Final = 1500
-"""Rules, and their owners, together."""
+MOST_ENTRIES: Final = 1500
+"""Rules, and their owners, together: a report has no more."""
 _MOST_TEXT: Final = 300  # bytes
 
 
@@ -115,7 +115,7 @@ def write_report(report: DaemonReport) -> str:
     peers = sorted(report.peers, key=lambda peer: (peer.state == "Ready", peer.name))[:_MOST_PEERS]
     rules = sorted(report.rules, key=lambda rule: (rule.ready == "True", rule.name))
     entries = list(itertools.accumulate(1 + len(rule.owners[:_MOST_PEERS]) for rule in rules))
-    kept = tuple(map(_cut_rule, rules[: sum(count <= _MOST_ENTRIES for count in entries)]))
+    kept = tuple(map(_cut_rule, rules[: sum(count <= MOST_ENTRIES for count in entries)]))
     whole = dataclasses.replace(report, peers=tuple(map(_cut_peer, peers)))
     while True:
         left_out = report.rules_left_out + len(rules) - len(kept)

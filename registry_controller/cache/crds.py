@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from registry_controller.api import meta
+from registry_controller.api.daemon_report import DefinitionReport
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.fields import Field
 from registry_controller.api.meta import GVK, GroupKind, ObjectKey
@@ -27,8 +28,11 @@ log = get_logger(__name__)
 
 OF_RULES: Final = f"{meta.RULES.resource}.{meta.GROUP}"
 """The name of the definition of ResourceSyncRules."""
+OF_CLUSTERS: Final = f"{meta.CLUSTERS.resource}.{meta.GROUP}"
+"""The name of the definition of Clusters."""
 OF_FEATURES: Final = f"{meta.FEATURES.resource}.{meta.GROUP}"
 """The name of the definition of ClusterFeatures."""
+_OBSERVED: Final = "status.observedGeneration"
 DEFINITION: Final = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
 
@@ -89,6 +93,7 @@ class DefinitionCache(EventHandler):
         self.read = self.read_of_features = DefinitionRead()
         self._known: dict[ObjectKey, int] = {}
         self._logged: dict[str, tuple[str, ...]] = {}
+        self._created: dict[str, str] = {}
 
     def on_object(self, obj: PartialObject) -> None:
         """Record a definition."""
@@ -102,13 +107,27 @@ class DefinitionCache(EventHandler):
             self.of_features = _next_definition(self.of_features, obj)
             self._features_change()
         if obj.key.name in self._ours:
+            self._created[obj.key.name] = obj.created
             self._compare(obj)
         if self._complete:
             self._on_change()
 
+    def report_ours(self) -> tuple[DefinitionReport, ...]:
+        """Report the definitions of our own kinds here: since when they exist, and the fields that they drop."""
+        return tuple(
+            DefinitionReport(self._ours[name]["spec"]["names"]["kind"], created, self._logged.get(name, ()))
+            for name, created in sorted(self._created.items())
+        )
+
+    def keeps_generation_of_clusters(self) -> bool:
+        """Return whether the definition of Clusters here is known, and keeps `status.observedGeneration`."""
+        lost = self._logged.get(OF_CLUSTERS, ())
+        return OF_CLUSTERS in self._created and not lost.count("status") and not lost.count(_OBSERVED)
+
     def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         """Drop a definition."""
         self._logged.pop(key.name, None)
+        self._created.pop(key.name, None)
         if key.name == OF_RULES:
             self.of_rules = None
             self.lost_of_rules = ()

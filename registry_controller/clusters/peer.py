@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from registry_controller.report.logs import get_logger
 log = get_logger(__name__)
 
 METADATA_PERIOD_S: Final = 300.0
+_WARNED_EVERY_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ class Peer:
         dialer.on_problem = self._status_changed
         self._next: Reader | None = None
         self._is_suspected = asyncio.Event()
+        self._warned_at = -math.inf
 
     @property
     def name(self) -> str:
@@ -136,6 +139,14 @@ class Peer:
         """True until two probes in a row went unanswered (P5)."""
         return self.health.alive
 
+    @property
+    def silence_s(self) -> float | None:
+        """The time since the last signal in seconds; None before the first one."""
+        lines = self.reader.lines if self.reader is not None else None
+        signals = (self.health.last_signal_at, lines.received_at_s if lines is not None else None)
+        last = max((at for at in signals if at is not None), default=None)
+        return max(0.0, _now() - last) if last is not None else None
+
     def snapshot(self) -> PeerSnapshot:
         """Return the facts that plans are made from."""
         return PeerSnapshot(self.name, self.is_alive, self.clusters.held or {})
@@ -178,6 +189,16 @@ class Peer:
         self._note_bytes()
         if self.health.suspect(_now()):
             self._is_suspected.set()
+
+    def on_no_answer(self, error: RegistryError) -> None:
+        """Log the first request without an answer; whether the peer is alive is found by probes."""
+        self._warn(error)
+
+    def _warn(self, error: RegistryError) -> None:
+        """Log that the peer did not answer, at most once a minute."""
+        if _now() >= self._warned_at + _WARNED_EVERY_S:
+            self._warned_at = _now()
+            log.warning("peer does not answer", peer=self.name, error=str(error))
 
     async def _serve(self, reader: Reader) -> None:
         discovery = Discovery(reader)
@@ -281,6 +302,8 @@ class Peer:
     def _fail(self, error: RegistryError) -> None:
         is_first = self.health.probe_failed(_now())
         text = str(error)
+        if is_first or not self.failure:
+            self._warn(error)
         if is_first or text != self.failure:
             self.failure = text
             self._status_changed()

@@ -72,6 +72,7 @@ class PeerHealth:
     """
 
     __slots__ = (
+        "_has_answered",
         "_in_question",
         "_last_signal_at",
         "_last_suspected",
@@ -87,11 +88,13 @@ class PeerHealth:
         self._next_probe_at = now + SILENCE_S
         self._refused = False
         self._in_question = False
+        self._has_answered = False
 
     def signal_received(self, now: float) -> bool:
         """Record a signal; return whether the peer was unreachable before."""
         was_unreachable = self.unreachable
         self._state = _NEXT[self._state, PeerSignal.RECEIVED]
+        self._has_answered = True
         self._last_signal_at = max(self._last_signal_at, now)
         if not self._in_question:  # otherwise only a probe can show that the credentials are accepted
             self._next_probe_at = self._last_signal_at + SILENCE_S
@@ -136,6 +139,11 @@ class PeerHealth:
     def next_probe_at(self) -> float:
         """Return when a probe is due: 15 s after the last signal, at a 401, and every 5 s without an answer."""
         return self._next_probe_at
+
+    @property
+    def last_signal_at(self) -> float | None:
+        """The time of the last signal; None before the first one."""
+        return self._last_signal_at if self._has_answered else None
 
     @property
     def refused(self) -> bool:

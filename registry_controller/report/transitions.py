@@ -13,6 +13,11 @@ _BAD_WHEN_TRUE: Final = frozenset({"LocalConflict", "Stalled", "DeletionHalted",
 _NEITHER: Final = frozenset({"LocalCluster", "ClustersSynced"})
 """Conditions whose status False is no problem by itself: other conditions warn instead."""
 
+_EXPECTED: Final = frozenset({"Connecting", "ClusterIsDisabled"})
+"""Reasons that are no problem: a Cluster is new, or a person has disabled it."""
+_COUNTED: Final = frozenset({"Ready", "Reconciling"})
+"""Conditions of rules that follow from other ones, which have the Events."""
+
 
 class Transitions:
     """Receives conditions whose status or reason changed."""
@@ -25,11 +30,14 @@ class Transitions:
         """Emit the Event of a transition on a Cluster or a rule: Warning for a bad status, else Normal."""
         kind, status = str(condition.get("type", "")), str(condition.get("status", ""))
         self._metrics.condition_transitions_total.labels(type=kind, status=status).inc()
+        if gvr == meta.RULES and kind in _COUNTED:
+            return
         is_bad = (kind in _BAD_WHEN_TRUE) == (status == "True")
         reason, message = str(condition.get("reason", "")), str(condition.get("message", ""))
+        is_problem = is_bad and kind not in _NEITHER and reason not in _EXPECTED
         self._events.emit(
             regarding=Reference(meta.CLUSTER if gvr == meta.CLUSTERS else meta.RULE, "", name, uid),
-            type="Warning" if is_bad and kind not in _NEITHER else "Normal",
+            type="Warning" if is_problem else "Normal",
             reason=reason,
             message=message or reason,
         )

@@ -6,6 +6,7 @@ Law: a status describes the caches at one moment.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from registry_controller.api import meta
@@ -27,6 +28,7 @@ from registry_controller.local.controller import LocalController
 from registry_controller.membership.absences import Absences
 from registry_controller.membership.quota import MemberQuota
 from registry_controller.membership.tombstones import TombstoneTracker
+from registry_controller.status.summary import StatusSummary
 from registry_controller.status.writer import StatusWriter
 from registry_controller.sync.owner_limits import OwnerLimits
 
@@ -46,9 +48,11 @@ class ClusterStatusReporter:
         deletions: RuleDeletions,
         owner_limits: OwnerLimits,
         is_settled: Callable[[], bool],
+        keeps_generation: Callable[[], bool],
         local: LocalController,
         local_metadata: LocalMetadata,
         writer: StatusWriter,
+        summary: StatusSummary,
     ) -> None:
         self._registry = registry
         self._clusters = clusters
@@ -59,9 +63,11 @@ class ClusterStatusReporter:
         self._deletions = deletions
         self._owner_limits = owner_limits
         self._is_settled = is_settled
+        self._keeps_generation = keeps_generation
         self._local = local
         self._local_metadata = local_metadata
         self._writer = writer
+        self._summary = summary
 
     def report(self) -> None:
         """Compute the status of every Cluster whose credentials are known."""
@@ -76,9 +82,9 @@ class ClusterStatusReporter:
                 continue
             else:
                 facts = self._collect_facts(choice, known_here)
+            facts = replace(facts, generation=self._get_generation(info, facts))
             status = build_cluster_status(facts, current=current)
-            # No observedGeneration on Clusters: people apply them to members whose CRD lacks the field, and kubectl
-            # refuses to create objects with unknown fields.
+            self._summary.note_cluster(name, status, current=current)
             self._writer.set_wanted(
                 meta.CLUSTERS,
                 name,
@@ -88,6 +94,16 @@ class ClusterStatusReporter:
                 generation=0,
                 revision=meta.revision(info.get("resourceVersion")),
             )
+
+    def _get_generation(self, info: meta.Manifest, facts: ClusterFacts) -> int:
+        """Return the generation that the status names; 0 where the definition here drops the field.
+
+        The own Cluster has none, and no condition has one: people apply Clusters to members whose CRD lacks the fields,
+        and kubectl refuses to create objects with unknown fields.
+        """
+        if facts.is_local or not self._keeps_generation():
+            return 0
+        return int(info.get("generation") or 0)
 
     def _collect_facts(self, choice: ResolvedCluster, known_here: Sequence[KnownCluster]) -> ClusterFacts:
         cluster = choice.cluster

@@ -28,6 +28,7 @@ from registry_controller.core.rules.schema import describe_pruned
 from registry_controller.core.rules.validation import RuleVerdict
 from registry_controller.core.status.rule import PeerCounts, build_rule_status
 from registry_controller.report.reasons import explain_unread
+from registry_controller.status.summary import StatusSummary
 from registry_controller.status.writer import StatusWriter
 from registry_controller.sync.deletion_limiter import DeletionLimiter
 from registry_controller.sync.results import SAMPLES, FailedTarget, ResultClass, Results
@@ -61,6 +62,7 @@ class RuleStatusReporter:
         deletion_limiter: DeletionLimiter,
         definitions: DefinitionCache,
         writer: StatusWriter,
+        summary: StatusSummary,
         is_idle: Callable[[], bool],
     ) -> None:
         self._registry = registry
@@ -71,6 +73,7 @@ class RuleStatusReporter:
         self._deletion_limiter = deletion_limiter
         self._definitions = definitions
         self._writer = writer
+        self._summary = summary
         self._is_idle = is_idle
 
     def report(self, name: str) -> None:
@@ -117,6 +120,7 @@ class RuleStatusReporter:
             restored=self._describe_restored(name),
             current=current,
         )
+        self._summary.note_rule(name, status)
         self._writer.set_wanted(
             meta.RULES,
             name,

@@ -37,7 +37,7 @@ _READS = frozenset({"get", "list", "watch"})
 _KUBERNETES = ("system:kube-", "system:apiserver", "system:serviceaccount:kube-", "system:anonymous")
 _MAY_WRITE = frozenset(
     {"clusters", "clusterfeatures", "resourcesyncrules", "secrets", "events", "serviceaccounts", "configmaps",
-     "widgets", "namespaces", "subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"}
+     "widgets", "namespaces", "leases", "subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"}
 )  # fmt: skip
 
 

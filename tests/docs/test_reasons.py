@@ -61,8 +61,10 @@ def test_the_reasons_of_failures_are_those_of_the_errors() -> None:
 
 
 def test_the_reasons_of_a_rules_conditions_are_those_of_the_code() -> None:
-    code = words_of("core/status/rule.py", "core/rules/validation.py", "core/decision/stored_spec.py")
-    reasons = code - {"True", "False", "Unknown", "Stalled", "HistoryRestored"}
+    code = words_of(
+        "core/status/rule.py", "core/status/ready.py", "core/rules/validation.py", "core/decision/stored_spec.py"
+    )
+    reasons = code - {"True", "False", "Unknown", "Stalled", "HistoryRestored", "Ready", "Reconciling"}
     others = {"FieldsPruned", "LocalClusterUnclear"}
     assert others <= words_of("status/rules.py")
     barred = {Reason.NOT_ALLOWED.value, Reason.CLOSED.value}
@@ -72,7 +74,7 @@ def test_the_reasons_of_a_rules_conditions_are_those_of_the_code() -> None:
 def test_the_reasons_of_a_clusters_conditions_are_those_of_the_code() -> None:
     types = {"LocalCluster", "LocalConflict", "Ready", "ClustersSynced", "OwnClusterMissing", "AuthInfoNotUsed"}
     types |= {"LaterFormat", "DeletionHalted"}
-    code = words_of("core/status/cluster.py") - types - {"True", "False", "Cluster"}
+    code = words_of("core/status/cluster.py") - types - {"True", "False", "Unknown", "Cluster"}
     conflicts = {"LocalClusterIsConflicting", "LocalClusterIsNotConflicting", "ClusterIsConflicting"}
     assert set(listed("reason of a Cluster's condition")) == code | conflicts
 

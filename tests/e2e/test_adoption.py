@@ -190,13 +190,13 @@ def taken() -> Iterator[Taken]:
 
 
 def _writes(taken: Taken) -> list[tuple[str, Key]]:
-    """List what our daemon has written, but for what it only says: status and Events."""
+    """List what our daemon has written, but for what it only says: status, Events and its Lease."""
     account = f"system:serviceaccount:{NAMESPACE}:cluster-registry-controller"
     found = []
     for line in taken.here.cluster.audit(since=taken.offset):
         subject = line.get("objectRef") or {}
         is_write = line["verb"] in WRITES and line["user"].get("username") == account
-        is_said = "subresource" in subject or subject.get("resource") == "events"
+        is_said = "subresource" in subject or subject.get("resource") in ("events", "leases")
         if is_write and not is_said and line["responseStatus"]["code"] < 400:
             key = subject.get("resource", ""), subject.get("namespace", ""), subject.get("name", "")
             found.append((line["verb"], key))

@@ -582,6 +582,8 @@ ALLOWED = [
     (CONTROLLER, ("update",), (f"{OWN[0]}/finalizers",), ""),
     (CONTROLLER, READ, ("namespaces", "nodes", "customresourcedefinitions.apiextensions.k8s.io"), ""),
     (CONTROLLER, ("create", "patch"), ("events", "events.events.k8s.io"), "default"),
+    (CONTROLLER, ("get", "list", "create", "update", "delete"), ("leases.coordination.k8s.io",), NAMESPACE),
+    (READER, ("get", "list"), ("leases.coordination.k8s.io",), NAMESPACE),
     (CONTROLLER, ("get",), ("serviceaccounts/cluster-registry-controller-reader",), NAMESPACE),
 ]
 ALL_RESOURCES = (

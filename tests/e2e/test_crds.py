@@ -456,6 +456,7 @@ def test_the_definitions_are_established_and_structural(plane: Cluster) -> None:
 
 def test_every_kind_has_its_short_names_and_a_status(plane: Cluster) -> None:
     served = plane.api.get(f"/apis/{GROUP}/v1alpha1")["resources"]
+    assert {tuple(item["categories"]) for item in served if "/" not in item["name"]} == {("cluster-registry",)}
     found = {item["name"]: (item["namespaced"], item.get("shortNames")) for item in served}
     assert found == {
         "clusters": (False, None),
@@ -468,19 +469,19 @@ def test_every_kind_has_its_short_names_and_a_status(plane: Cluster) -> None:
 
 
 COLUMNS = {
-    "clusters": ("clusters", (), "NAME STATUS TYPE SYNCED"),
+    "clusters": ("clusters", (), "NAME STATUS TYPE SYNCED AGE"),
     "clusters, wide": (
         "clusters",
         ("-o", "wide"),
-        "NAME ID STATUS TYPE SYNCED VERSION PROVIDER DISTRIBUTION REGION STATUS_MESSAGE SYNC_MESSAGE",
+        "NAME ID STATUS TYPE SYNCED VERSION PROVIDER DISTRIBUTION REGION STATUS_MESSAGE SYNC_MESSAGE AGE",
     ),
-    "rules": ("rsr", (), "NAME KIND ACCEPTED SYNCED AGE"),
+    "rules": ("rsr", (), "NAME KIND ACCEPTED SYNCED READY AGE"),
     "rules, wide": (
         "rsr",
         ("-o", "wide"),
-        "NAME KIND ACCEPTED SYNCED GROUP VERSION DELETION_POLICY MESSAGE AGE",
+        "NAME KIND ACCEPTED SYNCED READY GROUP VERSION DELETION_POLICY MESSAGE AGE",
     ),
-    "features": ("cf", (), "NAME FEATURE"),
+    "features": ("cf", (), "NAME FEATURE AGE"),
 }
 
 
@@ -519,7 +520,7 @@ RULE_STATUS: Manifest = {
     "conditions": [
         {"type": kind, "status": "True", "reason": "A", "message": "b", "observedGeneration": 1,
          "lastTransitionTime": "2026-01-01T00:00:00Z"}
-        for kind in ("Accepted", "Synced", "Stalled", "DeletionHalted", "HistoryRestored")
+        for kind in ("Accepted", "Synced", "Stalled", "Ready", "Reconciling", "DeletionHalted", "HistoryRestored")
     ],
     "clusters": [
         {

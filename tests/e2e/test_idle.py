@@ -26,6 +26,12 @@ def _by(member: Member, account: str, *, since: int) -> list[dict[str, Any]]:
     return [line for line in member.cluster.audit(since=since) if line["user"]["username"] == account]
 
 
+def _list_writes(member: Member, *, since: int) -> list[dict[str, Any]]:
+    """List what the daemon wrote, but for its own Lease, which it renews once a minute."""
+    lines = (line for line in _by(member, ACCOUNT, since=since) if line["verb"] in WRITES)
+    return [line for line in lines if line.get("objectRef", {}).get("resource") != "leases"]
+
+
 def _count(member: Member) -> int:
     return member.kubectl("get", "cm", "-l", "sync=yes", "-o", "name").count("many-")
 
@@ -43,7 +49,7 @@ def test_a_group_at_rest_writes_nothing_and_asks_little() -> None:
         offsets = {member.name: member.cluster.audit_offset() for member in members}
         time.sleep(60)
         for member in members:
-            written = [line for line in _by(member, ACCOUNT, since=offsets[member.name]) if line["verb"] in WRITES]
+            written = _list_writes(member, since=offsets[member.name])
             assert not written, [(line["verb"], line["requestURI"]) for line in written]
             asked = [
                 line
@@ -57,6 +63,6 @@ def test_a_group_at_rest_writes_nothing_and_asks_little() -> None:
         third.daemon.wait_ready(timeout_s=180)
         eventually(lambda: third.condition("cluster", second.name, "Ready").get("status") == "True", what="still Ready")
         time.sleep(15)  # what would be written, would be by now
-        written = [line for line in _by(third, ACCOUNT, since=offset) if line["verb"] in WRITES]
+        written = _list_writes(third, since=offset)
         assert not written, [(line["verb"], line["requestURI"]) for line in written]
         assert _count(third) == COUNT

@@ -82,3 +82,21 @@ def test_a_rule_that_an_old_crd_pruned_does_nothing(members: list[Member]) -> No
     said = [line for line in second.log().splitlines() if "is older than this release" in line and "rules" in line]
     assert len(said) == 1
     assert "spec.createNamespaces" in said[0]
+
+
+@pytest.mark.clause("S4")
+def test_statuses_that_an_old_crd_prunes_are_not_written_again_and_again(members: list[Member]) -> None:
+    """S2, S4: the original's CRDs drop the conditions of rules, and the generation in the status of Clusters."""
+    first, second = members
+    first.apply(rule("waited", CONFIG_MAP, {"match": [{"objectKey": {"name": "marker"}}]}))
+    eventually(lambda: second.find("rsr", "waited"))
+    first.kubectl("wait", "--for=condition=Ready", "--timeout=180s", "rsr/waited", f"cluster/{second.name}")
+    eventually(lambda: first.get("cluster", second.name)["status"].get("observedGeneration"))
+    in_sync(members)
+    for name in (first.name, second.name):
+        assert "observedGeneration" not in second.get("cluster", name)["status"]
+    offset = second.cluster.audit_offset()
+    steadily(lambda: second.condition("cluster", first.name, "Ready").get("status") == "True", for_s=8)
+    lines = [line for line in second.cluster.audit(since=offset) if line["verb"] in ("update", "patch")]
+    uris = [line["requestURI"] for line in lines if "/status" in line["requestURI"]]
+    assert len(uris) <= 2, uris

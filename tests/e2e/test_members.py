@@ -309,14 +309,14 @@ def test_a_peer_is_reached_by_the_endpoint_of_our_network(members: list[Member])
 
 
 def test_a_local_cluster_that_is_disabled_says_so(members: list[Member]) -> None:
-    """P8: of our own Cluster nothing more is said; the peers go on, because the annotation speaks here alone."""
+    """P8, S4: our own Cluster is not Ready, and no more is said of it; the peers go on: the annotation speaks here."""
     first, second = members
     first.kubectl("annotate", "cluster", first.name, f"{DISABLED}=true")
     status = eventually(
         lambda: (found := first.get("cluster", first.name)["status"]).get("state") == "Disabled" and found
     )
     assert status["type"] == "Peer"
-    assert not status.get("conditions")
+    assert [(one["type"], one["status"]) for one in status["conditions"]] == [("Ready", "False")]
     assert "version" not in status
     steadily(lambda: _state(second, first.name)[0] == "Ready", for_s=2)
     first.kubectl("annotate", "cluster", first.name, f"{DISABLED}-")

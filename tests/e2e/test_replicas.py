@@ -17,6 +17,7 @@ from urllib.parse import quote
 import pytest
 
 from hack.controlplane import Group
+from registry_controller.api.daemon_lease import SELECTOR, lease_name, read_lease
 from registry_controller.cache.replicas import chosen
 from tests.e2e.group import (
     API,
@@ -246,17 +247,25 @@ def test_when_the_one_that_speaks_hangs_another_takes_over(pair: tuple[Member, M
     eventually(lambda: len(_ready(many)) == 3)
 
 
-def test_no_daemon_ever_asks_for_a_lease(pair: tuple[Member, Member]) -> None:
-    """There is no leader: three daemons, their deaths and their pauses, and no Lease that one of them holds or reads.
+def test_no_daemon_ever_asks_for_the_lease_of_another(pair: tuple[Member, Member]) -> None:
+    """There is no leader: three daemons, their deaths and their pauses, and each writes only the Lease of its own Pod.
 
-    They look for copies in all kinds, by the label of their owner, and Leases are one of these.
+    They look for copies in all kinds, by the label of their owner, and Leases are one of these. They list the Leases of
+    daemons to delete those that are a day old.
     """
     _, many = pair
     asked = [line for line in many.cluster.audit() if "cluster-registry" in line["user"].get("username", "")]
     assert asked
     about = [line for line in asked if line.get("objectRef", {}).get("apiGroup") == "coordination.k8s.io"]
     looking = [line for line in about if f"labelSelector={quote(OWNER, safe='')}" in line["requestURI"]]
-    assert [(line["verb"], line["requestURI"]) for line in about if line not in looking] == []
+    listing = [line for line in about if line["verb"] == "list" and quote(SELECTOR, safe="") in line["requestURI"]]
+    written = [line for line in about if line not in looking and line not in listing]
+    assert {line["verb"] for line in written} <= {"get", "create", "update"}
+    assert {line["objectRef"].get("namespace") for line in written} <= {NAMESPACE}
+    stored = many.get("leases", "-n", NAMESPACE, "-l", SELECTOR)["items"]
+    holders = {lease.name: lease.holder for lease in map(read_lease, stored)}
+    assert holders == {lease_name(pod): pod for pod in holders.values()}
+    assert _ready(many) <= set(holders.values())
     assert {line["verb"] for line in looking} <= {"list"}
 
 

@@ -20,7 +20,14 @@ from tests.hostile.shown import MIB, Claim, Sight
 _ACCOUNT: Final = f"system:serviceaccount:{NAMESPACE}:cluster-registry-controller"
 _READS: Final = frozenset({"get", "list", "watch"})
 _OWN_DUTIES: Final = frozenset(
-    {"clusters/status", "resourcesyncrules/status", "events", "serviceaccounts/token", "selfsubjectaccessreviews"}
+    {
+        "clusters/status",
+        "resourcesyncrules/status",
+        "events",
+        "serviceaccounts/token",
+        "selfsubjectaccessreviews",
+        "leases",
+    }
 )
 _MARK_LENGTH: Final = 4096
 

@@ -266,6 +266,7 @@ COLUMNS = [
     ("Region", ".status.locality.region", True),
     ("Status Message", ".status.message", True),
     ("Sync Message", '.status.conditions[?(@.type=="ClustersSynced")].message', True),
+    ("Age", ".metadata.creationTimestamp", False),
 ]
 
 

@@ -37,6 +37,7 @@ CONDITIONS: Final = (
 
 METADATA_FIELDS: Final = ("provider", "distribution", "version", "kubeletVersions", "kubeProxyVersions", "locality")
 
+_DISABLED: Final = "disabled by the annotation cluster-disabled"
 _MAX_PROBLEMS: Final = 20
 _COUNTS: Final = "counts:"
 _NUMBER: Final = re.compile(r"[0-9]{1,9}$")
@@ -84,6 +85,7 @@ class ClusterFacts:
     is how many its halt keeps back, and `deletions_known` is false until that is known after a start. `metadata` and
     `known_there` (the Clusters in the peer) are None until they were read. `later` names the objects of a later version
     of the daemon in the cluster that have a format which the daemon here cannot read; None until they were read.
+    `generation` is the metadata.generation of the Cluster, 0 where its status is to have none.
     """
 
     is_local: bool
@@ -125,13 +127,12 @@ def build_cluster_status(facts: ClusterFacts, *, current: Mapping[str, Any] | No
         return {
             "state": State.DISABLED.value,
             "type": ClusterType.PEER.value,
-            "message": "disabled by the annotation cluster-disabled",
+            "message": _DISABLED,
             **dict.fromkeys(METADATA_FIELDS),
+            **_build_observed(facts),
             # A clone stays a clone after a restart.
             "conditions": [
-                _build_local_conflict(facts)
-                if kind == "LocalConflict" and not facts.is_local
-                else {"type": kind, "status": None}
+                _build_disabled(kind, facts)
                 for kind in CONDITIONS
                 if kind != DELETION_HALTED  # a Cluster that is enabled again goes on to count
             ],
@@ -148,7 +149,7 @@ def build_cluster_status(facts: ClusterFacts, *, current: Mapping[str, Any] | No
         _build_local_cluster(facts),
         _build_local_conflict(facts),
         _build_metadata_set(facts),
-        _build_ready(verdict, facts=facts),
+        _build_ready(verdict, current=current),
         _build_clusters_synced(facts, verdict),
         _build_rules_missing(facts),
         _build_own_cluster_missing(facts),
@@ -157,7 +158,16 @@ def build_cluster_status(facts: ClusterFacts, *, current: Mapping[str, Any] | No
         _build_deletion_halted(facts),
     )
     status["conditions"] = [condition for condition in found if condition]
-    return status
+    return {**status, **_build_observed(facts)}
+
+
+def _build_disabled(kind: str, facts: ClusterFacts) -> Mapping[str, Any]:
+    """Build a condition of a Cluster that is disabled; all but two are removed."""
+    if kind == "LocalConflict" and not facts.is_local:
+        return _build_local_conflict(facts)
+    if kind == "Ready":
+        return _build_condition(kind, False, reason="ClusterIsDisabled", message=_DISABLED)
+    return {"type": kind, "status": None}
 
 
 def find_sync_problems(here: Sequence[KnownCluster], *, there: Sequence[KnownCluster]) -> Sequence[str]:
@@ -212,7 +222,7 @@ def _build_metadata(facts: ClusterFacts, *, current: Mapping[str, Any]) -> Mappi
 
 def _build_local_cluster(facts: ClusterFacts) -> Mapping[str, Any]:
     reason = "ClusterIsLocal" if facts.is_local else "ClusterIsNotLocal"
-    return _build_condition("LocalCluster", facts.is_local, reason=reason, facts=facts)
+    return _build_condition("LocalCluster", facts.is_local, reason=reason)
 
 
 def _build_local_conflict(facts: ClusterFacts) -> Mapping[str, Any]:
@@ -220,25 +230,29 @@ def _build_local_conflict(facts: ClusterFacts) -> Mapping[str, Any]:
         return {"type": "LocalConflict", "status": None}
     subject = "LocalCluster" if facts.is_local else "Cluster"
     reason = f"{subject}IsConflicting" if facts.conflict else f"{subject}IsNotConflicting"
-    return _build_condition("LocalConflict", bool(facts.conflict), reason=reason, message=facts.conflict, facts=facts)
+    return _build_condition("LocalConflict", bool(facts.conflict), reason=reason, message=facts.conflict)
 
 
 def _build_metadata_set(facts: ClusterFacts) -> Mapping[str, Any] | None:
     if facts.metadata_problem:
         reason, message = "ClusterMetadataIsNotSet", facts.metadata_problem
-        return _build_condition("ClusterMetadataSet", False, reason=reason, message=message, facts=facts)
+        return _build_condition("ClusterMetadataSet", False, reason=reason, message=message)
     if facts.metadata is None:
         return None
-    return _build_condition("ClusterMetadataSet", True, reason="ClusterMetadataSet", facts=facts)
+    return _build_condition("ClusterMetadataSet", True, reason="ClusterMetadataSet")
 
 
-def _build_ready(verdict: tuple[str, str] | None, *, facts: ClusterFacts) -> Mapping[str, Any] | None:
+def _build_ready(verdict: tuple[str, str] | None, *, current: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Build Ready; a new Cluster has it at once, because programs take an object without it for one that is ready."""
     if verdict is None:
-        return None
+        stored = current.get("conditions") or ()
+        if any(isinstance(condition, Mapping) and condition.get("type") == "Ready" for condition in stored):
+            return None
+        return _build_condition("Ready", None, reason="Connecting", message="the cluster has not answered yet")
     state, message = verdict
     is_ready = state == State.READY.value
     reason = "ClusterIsReady" if is_ready else "ClusterIsNotReady"
-    return _build_condition("Ready", is_ready, reason=reason, message=message, facts=facts)
+    return _build_condition("Ready", is_ready, reason=reason, message=message)
 
 
 def _build_clusters_synced(facts: ClusterFacts, verdict: tuple[str, str] | None) -> Mapping[str, Any] | None:
@@ -257,9 +271,7 @@ def _build_clusters_synced(facts: ClusterFacts, verdict: tuple[str, str] | None)
     else:
         problems = find_sync_problems(facts.known_here, there=facts.known_there)
     reason = "ClustersAreNotSynced" if problems else "ClustersAreSynced"
-    return _build_condition(
-        "ClustersSynced", not problems, reason=reason, message=_join_problems(problems), facts=facts
-    )
+    return _build_condition("ClustersSynced", not problems, reason=reason, message=_join_problems(problems))
 
 
 def _build_rules_missing(facts: ClusterFacts) -> Mapping[str, Any] | None:
@@ -268,7 +280,7 @@ def _build_rules_missing(facts: ClusterFacts) -> Mapping[str, Any] | None:
     message = spell_missing(facts.missing_rules, cluster=facts.name)
     if not message:
         return {"type": "RulesMissing", "status": None}
-    return _build_condition("RulesMissing", True, reason="RulesMissing", message=message, facts=facts)
+    return _build_condition("RulesMissing", True, reason="RulesMissing", message=message)
 
 
 def read_rules_missing(status: object) -> RulesMissing:
@@ -294,14 +306,14 @@ def _build_own_cluster_missing(facts: ClusterFacts) -> Mapping[str, Any] | None:
     else:
         message = "it has no Cluster of itself"
     advice = "; if it has left, run `registry-controller leave NAME` here" if is_lasting else ""
-    return _build_condition(OWN_CLUSTER_MISSING, True, reason=reason, message=message + advice, facts=facts)
+    return _build_condition(OWN_CLUSTER_MISSING, True, reason=reason, message=message + advice)
 
 
 def _build_auth_info_not_used(facts: ClusterFacts) -> Mapping[str, Any]:
     if not (facts.unused_auth and facts.connected):
         return {"type": AUTH_INFO_NOT_USED, "status": None}
     message = f"it is read with other credentials or at its earlier endpoint, because: {facts.unused_auth}"
-    return _build_condition(AUTH_INFO_NOT_USED, True, reason="OtherCredentialsUsed", message=message, facts=facts)
+    return _build_condition(AUTH_INFO_NOT_USED, True, reason="OtherCredentialsUsed", message=message)
 
 
 def _build_later_format(facts: ClusterFacts) -> Mapping[str, Any] | None:
@@ -313,7 +325,7 @@ def _build_later_format(facts: ClusterFacts) -> Mapping[str, Any] | None:
         f"a later version of the daemon wrote in this cluster: {_join_problems(facts.later)}; the daemon here leaves "
         "that as it is, and does not act on it: upgrade the daemon here"
     )
-    return _build_condition(LATER_FORMAT, True, reason="UpgradeNeeded", message=message, facts=facts)
+    return _build_condition(LATER_FORMAT, True, reason="UpgradeNeeded", message=message)
 
 
 def _build_deletion_halted(facts: ClusterFacts) -> Mapping[str, Any] | None:
@@ -324,13 +336,13 @@ def _build_deletion_halted(facts: ClusterFacts) -> Mapping[str, Any] | None:
     moment, counts = facts.deletions.get("haltedAt"), " ".join(f"{k}={v}" for k, v in facts.deletions.items())
     if not moment:
         message = f"the deletions of this cluster's copies here are counted; {_COUNTS} {counts}"
-        return _build_condition(DELETION_HALTED, False, reason="Counting", message=message, facts=facts)
+        return _build_condition(DELETION_HALTED, False, reason="Counting", message=message)
     message = (
         f"{facts.deletions_waiting} copies of this cluster's objects would be deleted, more than the limit "
         "over all rules allows in five minutes; they are kept; to delete them: "
         f"{spell_allowance(CLUSTER, facts.name, since=str(moment))}; {_COUNTS} {counts}"
     )
-    return _build_condition(DELETION_HALTED, True, reason="TooManyDeletions", message=message, facts=facts)
+    return _build_condition(DELETION_HALTED, True, reason="TooManyDeletions", message=message)
 
 
 def read_deletions(status: object) -> Mapping[str, Any] | None:
@@ -350,8 +362,10 @@ def _join_problems(problems: Sequence[str]) -> str:
     return "; ".join(shown)
 
 
-def _build_condition(
-    kind: str, holds: bool, *, reason: str, facts: ClusterFacts, message: str = ""
-) -> Mapping[str, Any]:
-    observed = {"observedGeneration": facts.generation} if facts.generation else {}
-    return {"type": kind, "status": "True" if holds else "False", "reason": reason, "message": message, **observed}
+def _build_observed(facts: ClusterFacts) -> Mapping[str, Any]:
+    return {"observedGeneration": facts.generation} if facts.generation else {}
+
+
+def _build_condition(kind: str, holds: bool | None, *, reason: str, message: str = "") -> Mapping[str, Any]:
+    status = {True: "True", False: "False", None: "Unknown"}[holds]
+    return {"type": kind, "status": status, "reason": reason, "message": message}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from registry_controller.api.meta import ClusterUID
+from registry_controller.core.status.ready import build_readiness
 
 _MAX_PEERS: Final = 100
 _MAX_FAILURES: Final = 5
@@ -99,10 +100,12 @@ def build_rule_status(
     nothing.
     """
     facts = _RuleFacts(generation, verdict, suspended, barred, idle, peers, problems, pending, halted, halted_by_owner)
+    accepted, synced, stalled = _build_accepted(facts), _build_synced(facts), _build_stalled(facts)
     conditions = [
-        _build_accepted(facts),
-        _build_synced(facts),
-        _build_stalled(facts),
+        accepted,
+        synced,
+        stalled,
+        *build_readiness(accepted, synced, stalled, held=sum(peer.held for peer in peers)),
         _build_flag("DeletionHalted", "TooManyDeletions", message=facts.halted, facts=facts),
         _build_flag(
             "HistoryRestored", "SourceWentBack", message=restored or _get_stored_message(facts, current), facts=facts

@@ -34,6 +34,7 @@ def check_standing(oracle: Oracle, tally: Tally) -> Iterator[Wrong]:
                 yield from _check_left_out(oracle, cluster, peer, tally)
         yield from _check_altered(oracle, cluster)
         yield from _check_words(oracle, cluster, tally)
+        yield from _check_ready(oracle, cluster, tally)
 
 
 def _check_own(oracle: Oracle, cluster: str, tally: Tally) -> Iterator[Wrong]:
@@ -127,6 +128,24 @@ def _check_words(oracle: Oracle, cluster: str, tally: Tally) -> Iterator[Wrong]:
                 who = oracle.name_of(one["clusterID"])
                 words = f"says that {one.get('synced', 0)} copies of {who} are in sync, and {held} are"
                 yield Wrong("S1", f"rule {rule.name} at {cluster}", words)
+
+
+def _check_ready(oracle: Oracle, cluster: str, tally: Tally) -> Iterator[Wrong]:
+    """S4: a rule is Ready exactly if it is Synced, and each object it matches is in sync or left out on purpose."""
+    for rule in oracle.rules(cluster)[:-1]:
+        status = rule.manifest.get("status") or {}
+        conditions = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+        if not _speaks(rule.manifest) or not conditions:
+            continue
+        tally.clause("S4")
+        entries = status.get("clusters") or ()
+        is_whole = all(
+            one.get("matched", 0) == one.get("synced", 0) + one.get("skipped", 0) and not one.get("held", 0)
+            for one in entries
+        )
+        wanted = "True" if conditions.get("Synced") == "True" and is_whole else "False"
+        if conditions.get("Ready") != wanted:
+            yield Wrong("S4", f"rule {rule.name} at {cluster}", f"is Ready={conditions.get('Ready')}, not {wanted}")
 
 
 def _speaks(rule: Manifest) -> bool:

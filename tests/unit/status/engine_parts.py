@@ -120,6 +120,7 @@ class FakePeer:
         self.features, self.clusters = Held(features, later), Held(clusters)
         self.metadata: Mapping[str, Any] | None = {"provider": "kind"}
         self.metadata_problem = self.problem_of_own = ""
+        self.silence_s: float | None = None
 
 
 class FakeClusters:
@@ -173,6 +174,16 @@ class RecordedStatuses:
         """Find a condition of a wanted status; empty without it."""
         found = self.wanted[name].get("conditions", ())
         return next((condition for condition in found if condition["type"] == kind), {})
+
+
+class IgnoredSummary:
+    """A summary of statuses that nobody reads."""
+
+    def note_cluster(self, name: str, status: Mapping[str, Any], *, current: object) -> None:
+        pass
+
+    def note_rule(self, name: str, status: Mapping[str, Any]) -> None:
+        pass
 
 
 def cluster(name: str = "b", cluster_id: ClusterUID = PEER) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from tests.unit.status.engine_parts import (
     FakeClusters,
     FakePeer,
     FakeSources,
+    IgnoredSummary,
     RecordedStatuses,
     cluster,
     registry,
@@ -52,6 +53,7 @@ def report(
     missing: dict[ClusterUID, MissingRules] | None = None,
     halts: dict[ClusterUID, OwnerDeletions] | None = None,
     problem: str = "",
+    keeps_generation: bool = True,
 ) -> RecordedStatuses:
     writer = RecordedStatuses()
     parts: dict[str, Any] = {
@@ -67,9 +69,11 @@ def report(
             nothing_waits=lambda owner: None,
         ),
         "is_settled": lambda: True,
+        "keeps_generation": lambda: keeps_generation,
         "local": SimpleNamespace(problem=problem),
         "local_metadata": SimpleNamespace(metadata={"provider": "kind"}, problem=""),
         "writer": writer,
+        "summary": IgnoredSummary(),
     }
     ClusterStatusReporter(**cast(Any, parts)).report()
     return writer

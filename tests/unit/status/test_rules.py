@@ -29,6 +29,7 @@ from tests.unit.status.engine_parts import (
     FakeCopies,
     FakePeer,
     FakeSources,
+    IgnoredSummary,
     RecordedStatuses,
     registry,
     resolved,
@@ -86,6 +87,7 @@ def report(
         "deletion_limiter": limiter or FakeLimiter(),
         "definitions": SimpleNamespace(lost_of_rules=lost, is_listed=is_listed),
         "writer": writer,
+        "summary": IgnoredSummary(),
         "is_idle": lambda: is_idle,
     }
     RuleStatusReporter(**cast(Any, parts)).report("rule")

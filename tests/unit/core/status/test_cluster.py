@@ -103,7 +103,9 @@ def test_a_disabled_local_cluster_is_a_peer_without_conditions_or_metadata() -> 
     assert all(status[field] is None for field in METADATA_FIELDS)
     patch = merge_status(before, status, now="2026-01-01T00:00:01Z")
     assert patch is not None
-    assert patch["conditions"] == []
+    assert [(one["type"], one["status"], one["reason"]) for one in patch["conditions"]] == [
+        ("Ready", "False", "ClusterIsDisabled")
+    ]
 
 
 def test_a_conflict_of_peers_is_said_and_taken_away_when_it_is_over() -> None:
@@ -126,7 +128,7 @@ def test_a_restart_before_the_first_answer_writes_nothing() -> None:
 def test_a_new_peer_that_was_not_heard_has_no_state_yet() -> None:
     status = build_cluster_status(ClusterFacts(is_local=False))
     assert (status["state"], status["type"]) == (None, "Peer")
-    assert said(status, "Ready") is None
+    assert said(status, "Ready") == ("Unknown", "Connecting")
 
 
 def test_an_unreachable_peer_keeps_what_was_known_of_it() -> None:
@@ -201,7 +203,7 @@ def test_a_clone_that_is_disabled_is_still_in_conflict() -> None:
     status = build_cluster_status(peer(disabled=True, conflict="both names are genuine"))
     assert status["state"] == "Disabled"
     assert said(status, "LocalConflict") == ("True", "ClusterIsConflicting")
-    assert said(status, "Ready") == (None, None)
+    assert said(status, "Ready") == ("False", "ClusterIsDisabled")
 
 
 @pytest.mark.clause("O6")
@@ -250,3 +252,17 @@ def test_what_is_not_known_of_a_peers_own_cluster_stays_as_it_was() -> None:
     assert said(build_cluster_status(peer()), "OwnClusterMissing") == (None, None)
     unknown = build_cluster_status(peer(own_cluster=OwnCluster.UNKNOWN))
     assert "OwnClusterMissing" not in {condition["type"] for condition in unknown["conditions"]}
+
+
+@pytest.mark.clause("S4")
+def test_a_status_names_the_generation_that_it_is_about_where_that_is_wanted() -> None:
+    assert build_cluster_status(peer(generation=3))["observedGeneration"] == 3
+    assert build_cluster_status(peer(disabled=True, generation=3))["observedGeneration"] == 3
+    assert "observedGeneration" not in build_cluster_status(peer())
+
+
+@pytest.mark.clause("S4")
+def test_a_restart_keeps_the_stored_readiness_until_the_peer_answers() -> None:
+    stored = {"conditions": [{"type": "Ready", "status": "True", "reason": "ClusterIsReady"}]}
+    status = build_cluster_status(ClusterFacts(is_local=False), current=stored)
+    assert said(status, "Ready") is None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from registry_controller.api.meta import ClusterUID
@@ -138,7 +139,7 @@ def test_a_halt_of_deletions_is_a_condition_while_it_lasts() -> None:
     before = merge_status({}, found, now="2026-01-01T00:00:00Z")
     after = merge_status(before, status(), now="2026-01-01T00:00:01Z")
     assert after is not None
-    assert {condition["type"] for condition in after["conditions"]} == {"Accepted", "Synced", "Stalled"}
+    assert {condition["type"] for condition in after["conditions"]} == {"Accepted", "Synced", "Stalled", "Ready"}
 
 
 def test_the_status_is_bounded_and_keeps_every_brake() -> None:
@@ -185,3 +186,48 @@ def test_every_field_is_one_of_the_schema() -> None:
     assert found["clusters"][0]["failures"][0].keys() <= entry["failures"]["items"]["properties"].keys()
     condition = schema["properties"]["conditions"]["items"]["properties"]
     assert all(each.keys() <= condition.keys() for each in found["conditions"])
+
+
+READY_OF = [
+    # (facts, Ready, reason, is Reconciling there)
+    ({"peers": [counts(matched=1, synced=1)]}, "True", "Synced", False),
+    ({"idle": ["no other cluster is read now"]}, "True", "Idle", False),
+    ({"peers": [counts(matched=2, synced=1, skipped=1)]}, "True", "Synced", False),
+    ({"peers": [counts(matched=1, synced=1, held=1)]}, "False", "Held", True),
+    ({"idle": ["no other cluster is read now"], "peers": [counts(held=1)]}, "False", "Held", True),
+    ({"peers": [counts(matched=2, synced=1, failing=1)]}, "False", "Failing", True),
+    ({"peers": [counts(matched=2, synced=1, conflicting=1)]}, "False", "Conflict", False),
+    ({"peers": [counts(matched=2, synced=1)]}, "False", "Waiting", True),
+    ({"peers": [counts(last_error="Cannot connect")]}, "False", "Waiting", True),
+    ({"pending": ["here: busy"]}, "False", "Waiting", True),
+    ({"problems": ["here: Secret: forbidden"]}, "False", "Waiting", False),
+    ({"halted": "too many"}, "False", "DeletionHalted", False),
+    ({"halted_by_owner": "too many"}, "False", "DeletionHalted", False),
+    ({"suspended": True}, "False", "Suspended", False),
+    ({"barred": ("NotAllowedHere", "an option")}, "False", "NotAllowedHere", False),
+    ({"barred": ("ClosedHere", "an option")}, "False", "ClosedHere", False),
+    ({"barred": ("LocalClusterUnclear", "two Clusters")}, "False", "LocalClusterUnclear", False),
+    ({"verdict": Verdict(False, "InvalidSpec", "spec.rules: is missing")}, "False", "InvalidSpec", False),
+]
+
+
+@pytest.mark.clause("S4")
+@pytest.mark.parametrize(("facts", "ready", "reason", "goes_on"), READY_OF)
+def test_ready_is_true_only_where_nothing_is_missing_held_or_refused(
+    facts: dict[str, Any], ready: str, reason: str, goes_on: bool
+) -> None:
+    found = status(**facts)
+    assert said(found, "Ready") == (ready, reason)
+    assert said(found, "Reconciling") == (("True", reason) if goes_on else (None, None))
+    (condition,) = [each for each in found["conditions"] if each["type"] == "Ready"]
+    assert condition["observedGeneration"] == found["observedGeneration"] == 2
+
+
+@pytest.mark.clause("S4")
+def test_a_rule_that_becomes_ready_is_reconciling_no_more() -> None:
+    before = merge_status({}, status(peers=[counts(matched=1)]), now="2026-01-01T00:00:00Z")
+    after = merge_status(before, status(peers=[counts(matched=1, synced=1)]), now="2026-01-01T00:00:01Z")
+    assert after is not None
+    assert {one["type"]: one["status"] for one in after["conditions"]} == {
+        "Accepted": "True", "Synced": "True", "Stalled": "False", "Ready": "True",
+    }  # fmt: skip
