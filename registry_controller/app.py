@@ -150,6 +150,7 @@ class Daemon:
             clusters=self.clusters,
             sources=self.engine.sources,
             results=self.results,
+            token_expires_at_s=self.local_controller.token_expires_at_s,
         )
 
     def _build_lease(self, writer: Writer, holder: str) -> LeaseWriter | None:

@@ -119,6 +119,10 @@ class LocalController:
         """Request a pass; many requests at once cause one."""
         self._is_requested.set()
 
+    def token_expires_at_s(self) -> float:
+        """Return when the published token expires: seconds since 1970, infinity for never, NaN while not known."""
+        return self._secret.token_expires_at_s()
+
     async def run(self) -> NoReturn:
         """Make a pass at once, at each request, and about once a minute."""
         attempt = 0

@@ -7,6 +7,7 @@ credentials of another member are not replaced.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -44,6 +45,7 @@ class KubeconfigSecret:
         self._log = log
         self._tokens = make_token_source(api=api, settings=settings, log=log)
         self._reported: set[str] = set()
+        self._expires_at_s = math.nan
 
     async def keep(self, cluster: Cluster) -> None:
         """Write the Secret if it differs. Raises RegistryError, with a sentence for people."""
@@ -52,6 +54,7 @@ class KubeconfigSecret:
         current = await self._api.read(meta.SECRETS, cluster.secret)
         await self._check_owner(cluster, current)
         token = await self._tokens.find(current=_token_in(current))
+        self._expires_at_s = token.expires_at_s
         addresses = await self._addresses(cluster)
         documents = [
             render(
@@ -89,6 +92,10 @@ class KubeconfigSecret:
     def renew_in_s(self) -> float:
         """Return the time until the token is renewed in seconds; infinity for a token that does not expire."""
         return self._tokens.renew_in_s()
+
+    def token_expires_at_s(self) -> float:
+        """Return when the published token expires: seconds since 1970, infinity for never, NaN while not known."""
+        return self._expires_at_s
 
     async def _publish(self, key: ObjectKey, current: Manifest | None, documents: Sequence[str]) -> None:
         """Store the first document, unless the stored one equals any of them."""

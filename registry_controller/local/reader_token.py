@@ -38,10 +38,11 @@ class NotReady(RegistryError):
 
 @dataclass(frozen=True, slots=True)
 class ReaderToken:
-    """A bearer token, and the CA of the cluster that issued it."""
+    """A bearer token, the CA of the cluster that issued it, and its expiry in seconds since 1970 by that clock."""
 
     token: str = field(repr=False)
     ca_pem: str
+    expires_at_s: float = math.inf
 
 
 class TokenSource(Protocol):
@@ -171,7 +172,7 @@ class ExpiringToken:
         if claims is None or (claims.account_uid, claims.secret_uid) != uids or self._left_s(current, claims) <= 0:
             current, claims = await self._issue(secret)
         self._renew_at_s = _now_s() + self._left_s(current, claims)
-        return ReaderToken(current, self._api.ca_pem)
+        return ReaderToken(current, self._api.ca_pem, claims.expires_s)
 
     def renew_in_s(self) -> float:
         """Return the time until the current token is renewed."""

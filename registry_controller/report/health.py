@@ -64,7 +64,10 @@ class HealthServer:
 
     async def _answer_metrics(self, request: web.Request) -> web.Response:
         body, content_type = self._render(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": content_type})
+        response = web.Response(body=body, headers={"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"})
+        if "gzip" in request.headers.get("Accept-Encoding", "").lower():
+            response.enable_compression(web.ContentCoding.gzip)
+        return response
 
 
 def _respond(checks: Checks) -> web.Response:

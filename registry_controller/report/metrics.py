@@ -1,11 +1,13 @@
 """Metrics of one daemon, in a registry of its own.
 
-Law: no label holds the name of an object or its data; Clusters and rules bound the number of peers and kinds.
+Law: no label holds the name of a synced object or its data. The labels `peer` and `rule` hold the names of Clusters and
+rules, whose number is bounded.
 Tests compare the docs and the dashboard with the table `METRICS`.
 """
 
 from __future__ import annotations
 
+import math
 import platform
 from dataclasses import dataclass
 from typing import Final
@@ -37,13 +39,27 @@ METRICS: Final = (
     Metric("watch_events_total", "counter", ("peer", "kind"), "Watch events that were received."),
     Metric("reflector_stalled", "gauge", ("peer", "kind"), "1 while a kind cannot be read from a peer."),
     Metric("peers", "gauge", ("state",), "Peers, by their state."),
+    Metric("peer_up", "gauge", ("peer",), "1 while a peer is connected and answers, else 0. Disabled peers have none."),
+    Metric(
+        "peer_last_contact_timestamp_seconds", "gauge", ("peer",),
+        "When a peer last sent anything, in seconds since 1970.",
+    ),
+    Metric(
+        "reader_token_expiry_timestamp_seconds", "gauge", (),
+        "When the published token expires, in seconds since 1970; +Inf for never, NaN while that is not known.",
+    ),
+    Metric("copies", "gauge", ("rule", "state"), "Copies of a rule here, by their state."),
     Metric("objects_synced", "gauge", ("peer", "kind"), "Copies here that are in step with their source."),
     Metric("held", "gauge", ("peer", "reason"), "Copies that wait for proof or permission before they change."),
     Metric("workqueue_depth", "gauge", (), "Keys that wait for a worker."),
     Metric("workqueue_adds_total", "counter", (), "Keys that were put into the queue."),
     Metric("workqueue_retries_total", "counter", (), "Keys that were put back after a failure."),
     Metric("workqueue_latency_seconds", "histogram", (), "How long a key waited for a worker, in seconds."),
-    Metric("relay_seconds", "histogram", (), "From the event of a peer to the write of its copy, in seconds."),
+    Metric(
+        "copy_delay_seconds", "histogram", (),
+        "From a change to its copy, in seconds: from the watch event of the source, or of the rule, to the end of the "
+        "write.",
+    ),
     Metric("condition_transitions_total", "counter", ("type", "status"), "Conditions whose status or reason changed."),
     Metric("kube_events_total", "counter", ("result",), "Kubernetes Events, by their result."),
     Metric("ear_restarts_total", "counter", (), "Restarts of kopf, which watches our own kinds."),
@@ -67,13 +83,18 @@ class Metrics:
         self.watch_events_total = self._counter("watch_events_total")
         self.reflector_stalled = self._gauge("reflector_stalled")
         self.peers = self._gauge("peers")
+        self.peer_up = self._gauge("peer_up")
+        self.peer_last_contact_timestamp_seconds = self._gauge("peer_last_contact_timestamp_seconds")
+        self.reader_token_expiry_timestamp_seconds = self._gauge("reader_token_expiry_timestamp_seconds")
+        self.reader_token_expiry_timestamp_seconds.set(math.nan)
+        self.copies = self._gauge("copies")
         self.objects_synced = self._gauge("objects_synced")
         self.held = self._gauge("held")
         self.workqueue_depth = self._gauge("workqueue_depth")
         self.workqueue_adds_total = self._counter("workqueue_adds_total")
         self.workqueue_retries_total = self._counter("workqueue_retries_total")
         self.workqueue_latency_seconds = self._histogram("workqueue_latency_seconds")
-        self.relay_seconds = self._histogram("relay_seconds")
+        self.copy_delay_seconds = self._histogram("copy_delay_seconds")
         self.condition_transitions_total = self._counter("condition_transitions_total")
         self.kube_events_total = self._counter("kube_events_total")
         self.ear_restarts_total = self._counter("ear_restarts_total")

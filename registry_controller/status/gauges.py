@@ -6,7 +6,10 @@ Law: the hot path counts in plain integers; a scrape pays for its own cost.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.cache.source_index import SourceIndex
@@ -15,18 +18,38 @@ from registry_controller.report.metrics import Metrics
 from registry_controller.sync.results import ResultClass, Results
 from registry_controller.sync.workqueue import WorkQueue
 
+_STATES: Final[Mapping[ResultClass, str]] = {
+    ResultClass.SYNCED: "in_step",
+    ResultClass.WAITING: "behind",
+    ResultClass.FAILING: "failing",
+    ResultClass.HELD: "held",
+    ResultClass.CONFLICTING: "conflicting",
+    ResultClass.SKIPPED: "skipped",
+}
+"""The label `state` of the metric `copies`."""
+
 
 class Gauges:
     """The metrics of one daemon that are read at a scrape."""
 
     def __init__(
-        self, *, metrics: Metrics, queue: WorkQueue, clusters: ClusterProvider, sources: SourceIndex, results: Results
+        self,
+        *,
+        metrics: Metrics,
+        queue: WorkQueue,
+        clusters: ClusterProvider,
+        sources: SourceIndex,
+        results: Results,
+        token_expires_at_s: Callable[[], float],
+        now_s: Callable[[], float] = time.time,
     ) -> None:
         self._metrics = metrics
         self._queue = queue
         self._clusters = clusters
         self._sources = sources
         self._results = results
+        self._token_expires_at_s = token_expires_at_s
+        self._now_s = now_s
         self._counted_adds = 0
         self._counted_retries = 0
         self._counted_events: Counter[tuple[str, str]] = Counter()
@@ -39,6 +62,7 @@ class Gauges:
         metrics.workqueue_adds_total.inc(self._queue.added - self._counted_adds)
         metrics.workqueue_retries_total.inc(self._queue.retried - self._counted_retries)
         self._counted_adds, self._counted_retries = self._queue.added, self._queue.retried
+        metrics.reader_token_expiry_timestamp_seconds.set(self._token_expires_at_s())
         self._count_peers()
         self._count_caches()
         self._count_copies()
@@ -46,11 +70,19 @@ class Gauges:
 
     def _count_peers(self) -> None:
         states: Counter[str] = Counter()
-        for choice in self._clusters.resolved.values():
+        up, contact = self._metrics.peer_up, self._metrics.peer_last_contact_timestamp_seconds
+        up.clear()
+        contact.clear()
+        for name, choice in self._clusters.resolved.items():
             if choice.cluster.cluster_id != self._clusters.local:
                 peer = self._clusters.peers.get(choice.cluster.cluster_id)
                 connected = peer is not None and peer.is_connected and not choice.alias_of
                 states["connected" if connected else "disabled" if choice.disabled else "not connected"] += 1
+                if choice.disabled or choice.alias_of:
+                    continue
+                up.labels(peer=name).set(peer is not None and peer.is_connected and peer.is_alive)
+                if peer is not None and peer.silence_s is not None:
+                    contact.labels(peer=name).set(self._now_s() - peer.silence_s)
         self._metrics.peers.clear()
         for state, count in states.items():
             self._metrics.peers.labels(state=state).set(count)
@@ -73,16 +105,22 @@ class Gauges:
     def _count_copies(self) -> None:
         synced: Counter[tuple[str, str]] = Counter()
         held: Counter[tuple[str, str]] = Counter()
+        copies: Counter[tuple[str, str]] = Counter()
         for place in self._results.all_places():
             rule, owner = place
             active = self._clusters.active.get(rule)
             counts = self._results.counts(place)
+            for result, state in _STATES.items():
+                copies[(rule, state)] += counts[result]
             synced[(self._name_of(owner), active.rule.kind.kind if active else "")] += counts[ResultClass.SYNCED]
         for outcome, count in self._results.held():
             held[(self._name_of(outcome.owner), outcome.reason)] += count
         self._metrics.objects_synced.clear()
         for (peer, kind), count in synced.items():
             self._metrics.objects_synced.labels(peer=peer, kind=kind).set(count)
+        self._metrics.copies.clear()
+        for (rule, state), count in copies.items():
+            self._metrics.copies.labels(rule=rule, state=state).set(count)
         self._metrics.held.clear()
         for (peer, reason), count in held.items():
             self._metrics.held.labels(peer=peer, reason=reason).set(count)

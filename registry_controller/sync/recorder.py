@@ -55,7 +55,7 @@ class Recorder:
         self._bring_back(target, decision, state)
         self._metrics.decided(decision=type(decision).__name__, reason=decision.reason.value)
         if isinstance(decision, Apply):
-            self._metrics.relay_seconds.observe(asyncio.get_running_loop().time() - queued_s)
+            self._metrics.copy_delay_seconds.observe(asyncio.get_running_loop().time() - queued_s)
             self._results.record_write((decision.claim.rule, decision.claim.owner), datetime.now(UTC))
         if decision.reason is Reason.DELETION_JUDGED:  # over in a moment: there is nothing to report yet
             return

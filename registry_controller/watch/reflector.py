@@ -68,6 +68,9 @@ class ServerObserver(Protocol):
     def on_unauthorized(self) -> None:
         """Receive a 401."""
 
+    def on_no_answer(self, error: RegistryError) -> None:
+        """Receive the failure of a request that got no answer."""
+
 
 class NoObserver:
     """Ignores signs of life."""
@@ -76,6 +79,9 @@ class NoObserver:
         """Do nothing."""
 
     def on_unauthorized(self) -> None:
+        """Do nothing."""
+
+    def on_no_answer(self, error: RegistryError) -> None:
         """Do nothing."""
 
 
@@ -292,6 +298,8 @@ class Reflector:
             self._observer.on_answer()
         elif isinstance(error, Unauthorized):
             self._observer.on_unauthorized()
+        elif isinstance(error, Unreachable) and lasted_s < _SHORT_S:
+            self._observer.on_no_answer(error)
         error.without_traceback()  # the pause may be long
         self._ended_in_time = False
         if self._is_swapped:  # the old connection was closed here; the new one continues

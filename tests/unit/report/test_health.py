@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -103,3 +104,19 @@ async def test_nothing_listens_afterwards() -> None:
     assert address is not None
     with pytest.raises(OSError, match="Connect call failed"):
         await asyncio.open_connection(address.host, address.port)
+
+
+@pytest.mark.parametrize(("asked", "coding"), [("gzip", "gzip"), ("deflate, gzip;q=1.0", "gzip"), ("identity", None)])
+async def test_metrics_are_compressed_for_those_who_ask(asked: str, coding: str | None) -> None:
+    async with server().serve() as running:
+
+        def fetch() -> tuple[str | None, bytes]:
+            request = urllib.request.Request(
+                f"http://{running.metrics_address}/metrics", headers={"Accept-Encoding": asked}
+            )
+            with urllib.request.urlopen(request, timeout=5) as answer:
+                return answer.headers["Content-Encoding"], answer.read()
+
+        found, body = await asyncio.to_thread(fetch)
+    assert found == coding
+    assert (gzip.decompress(body) if coding else body) == b"m 1\n"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
+
+import pytest
 
 from registry_controller.api.errors import Unreachable
 from registry_controller.api.meta import Target
@@ -46,12 +49,15 @@ class World:
             resolved("a", LOCAL), resolved(), resolved("c", OTHER, disabled=True), peers=[FakePeer()], rules=active
         )
         self.results = Results(on_change=lambda name: None)
+        self.expires_at_s = math.inf
         parts: dict[str, Any] = {
             "metrics": self.metrics,
             "queue": self.queue,
             "clusters": self.clusters,
             "sources": self.sources,
             "results": self.results,
+            "token_expires_at_s": lambda: self.expires_at_s,
+            "now_s": lambda: 1_000.0,
         }
         self.gauges = Gauges(**cast(Any, parts))
 
@@ -132,3 +138,44 @@ async def test_a_peer_without_caches_has_no_series_any_more() -> None:
     await world.scrape()
     world.sources.caches = ()
     assert not [name for name in await world.scrape() if name.startswith(("watch_events_total", "reflector_stalled"))]
+
+
+async def test_a_peer_is_up_while_it_is_connected_and_answers() -> None:
+    world = World()
+    world.clusters.peers[PEER].silence_s = 4.0
+    series = await world.scrape()
+    assert {name: value for name, value in series.items() if name.startswith("peer_")} == {
+        'peer_up{peer="b"}': 1.0, 'peer_last_contact_timestamp_seconds{peer="b"}': 996.0,
+    }  # fmt: skip
+    world.clusters.peers[PEER].is_alive = False
+    assert (await world.scrape())['peer_up{peer="b"}'] == 0.0
+    world.clusters.peers.clear()
+    series = await world.scrape()
+    assert series['peer_up{peer="b"}'] == 0.0
+    assert 'peer_last_contact_timestamp_seconds{peer="b"}' not in series
+
+
+async def test_a_peer_that_is_no_member_any_more_has_no_series() -> None:
+    world = World()
+    await world.scrape()
+    del world.clusters.resolved["b"]
+    assert not [name for name in await world.scrape() if name.startswith("peer_up")]
+
+
+async def test_copies_are_counted_by_rule_and_state() -> None:
+    world = World()
+    for number, result in enumerate(ResultClass):
+        world.record(result, f"one-{number}")
+    world.record(ResultClass.WAITING, "another")
+    series = await world.scrape()
+    assert {name: value for name, value in series.items() if name.startswith("copies{")} == {
+        f'copies{{rule="rule",state="{state}"}}': 1.0 + (state == "behind")
+        for state in ("in_step", "behind", "failing", "held", "conflicting", "skipped")
+    }
+
+
+@pytest.mark.parametrize("expires_at_s", [math.inf, 1_700_000_000.0])
+async def test_the_expiry_of_the_published_token_is_shown(expires_at_s: float) -> None:
+    world = World()
+    world.expires_at_s = expires_at_s
+    assert (await world.scrape())["reader_token_expiry_timestamp_seconds"] == expires_at_s

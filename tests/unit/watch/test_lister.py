@@ -54,6 +54,9 @@ class Peer:
     def on_answer(self) -> None:
         self.answered += 1
 
+    def on_no_answer(self, error: RegistryError) -> None:
+        pass
+
     def on_unauthorized(self) -> None:
         self.refused += 1
 

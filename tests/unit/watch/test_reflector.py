@@ -203,6 +203,9 @@ class Follower:
     def on_answer(self) -> None:
         self.alive_count += 1
 
+    def on_no_answer(self, error: errors.RegistryError) -> None:
+        pass
+
     def on_unauthorized(self) -> None:
         self.unauthorized_count += 1
 
