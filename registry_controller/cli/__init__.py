@@ -27,6 +27,10 @@ COMMANDS: Final = {
     "check": CommandPlace(f"{_HERE}.check", "check_command", "Check a cluster before and after the installation."),
     "join": CommandPlace(f"{_HERE}.join", "join_command", "Join clusters to one group."),
     "status": CommandPlace(f"{_HERE}.status", "status_command", "Show how the members of a group find each other."),
+    "events": CommandPlace(f"{_HERE}.events", "events_command", "Show the Events of the registry's objects."),
+    "gather": CommandPlace(
+        f"{_HERE}.gather", "gather_command", "Write the state of clusters into an archive, for support."
+    ),
     "leave": CommandPlace(f"{_HERE}.leave", "leave_command", "Remove a cluster from its group."),
     "version": CommandPlace(
         f"{_HERE}.version", "version_command", "Print the versions of this program and of daemons."

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import subprocess
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +156,65 @@ def test_an_object_is_explained_in_a_line_for_each_member(members: list[Member],
     told, _ = ask(merged, "explain", "cm", "default/late", "--context", first.name, "--context", "none", code=1)
     assert "kubeconfig" in told.splitlines()[2]
     first.kubectl("delete", "rsr", "lines")
+
+
+def test_an_archive_has_the_state_of_each_member_and_no_data_of_a_secret(
+    members: list[Member], merged: Path, tmp_path: Path
+) -> None:
+    first, second = members
+    contexts = [word for member in members for word in ("--context", member.name)]
+    second.create(secret("registry-like", {"password": CANARY}, namespace="cluster-registry"))
+    target = tmp_path / "report.tar.gz"
+    # Without nodes, logs and metrics of Pods cannot be read through the API server: the archive may lack them.
+    done = subprocess.run(
+        [str(BIN / "registry-controller"), "--kubeconfig", str(merged), "gather", *contexts, "--file", str(target)],
+        capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    assert done.stdout == f"{target}\n", done.stderr
+    with tarfile.open(target) as opened:
+        files = {info.name: opened.extractfile(info).read().decode() for info in opened}  # type: ignore[union-attr]
+    hidden = [CANARY, base64.b64encode(CANARY.encode()).decode()]
+    for member in members:
+        data = member.get("secret", member.name, "-n", "cluster-registry")["data"]
+        hidden += [*data.values(), *(base64.b64decode(value).decode() for value in data.values())]
+    assert not [name for name, text in files.items() for value in hidden if value in text]
+    for member in (first, second):
+        folder = f"cluster-registry/{member.name}"
+        clusters = yaml.safe_load(files[f"{folder}/clusters.yaml"])
+        assert {one["metadata"]["name"] for one in clusters} == {first.name, second.name}
+        assert len(yaml.safe_load(files[f"{folder}/definitions.yaml"])) == 3
+        assert "gitVersion" in files[f"{folder}/server.yaml"]
+        secrets = yaml.safe_load(files[f"{folder}/secrets.yaml"])
+        assert {"metadata", "type", "keys"} == set(secrets[0])
+    second.kubectl("delete", "secret", "registry-like", "-n", "cluster-registry")
+
+
+def test_events_of_the_registrys_objects_are_shown_and_watched(members: list[Member], merged: Path) -> None:
+    first, _ = members
+    told = eventually(
+        lambda: (text := ask(merged, "events", "cluster", "--context", first.name)[0]) and "cluster/" in text and text
+    )
+    assert told.splitlines()[0].split() == ["LAST", "SEEN", "CONTEXT", "TYPE", "REASON", "OBJECT", "MESSAGE"]
+    watching = subprocess.Popen(
+        [str(BIN / "registry-controller"), "--kubeconfig", str(merged), "events", "--watch", "rsr/watched"],
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    try:
+        first.apply(rule("watched", CONFIG_MAP, {"match": [{"objectKey": {"name": "none"}}]}))
+        info = first.get("rsr", "watched")["metadata"]
+        about = {"apiVersion": "clusterregistry.k8s.cisco.com/v1alpha1", "kind": "ResourceSyncRule", "name": "watched"}
+        first.create(
+            {
+                "apiVersion": "v1", "kind": "Event", "metadata": {"name": "watched.1", "namespace": "default"},
+                "involvedObject": {**about, "uid": info["uid"]}, "type": "Warning", "reason": "Tested",
+                "message": "a message", "lastTimestamp": "2026-01-01T00:00:00Z",
+            }
+        )  # fmt: skip
+        assert watching.stdout is not None
+        line = next(line for line in watching.stdout if "Tested" in line)
+        assert line.split("   ")[1:] == ["Warning", "Tested", "resourcesyncrule/watched", "a message\n"]
+    finally:
+        watching.kill()
+        watching.wait()
+    first.kubectl("delete", "rsr", "watched")
+    first.kubectl("delete", "event", "watched.1", "-n", "default")

@@ -1,0 +1,160 @@
+"""`registry-controller events`: shows the Events of the registry's objects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+import msgspec
+
+from registry_controller.api import meta
+from registry_controller.api.errors import ProtocolError, ServerError, TooManyRequests, Unreachable
+from registry_controller.api.meta import GVR, Manifest
+from registry_controller.cli.failures import run_to_end
+from registry_controller.cli.global_options import Contexts, GlobalOptions, LocalConnection, global_options
+from registry_controller.cli.output import Cell, Form, Printer, Table, Tone, align_columns, say
+
+if TYPE_CHECKING:
+    from registry_controller.kube.writer import Writer
+
+EVENTS: Final = GVR("", "v1", "events", True)
+_QUERY: Final = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "1800"}
+_SILENCE_S: Final = 90.0  # bookmarks come about once a minute
+_PAUSE_S: Final = 5.0
+_MOST_BYTES: Final = 4 * 1024 * 1024
+_HEADINGS: Final = ("LAST SEEN", "CONTEXT", "TYPE", "REASON", "OBJECT", "MESSAGE")
+_OUR_KINDS: Final = {kind.kind.lower(): kind for kind in (meta.CLUSTER, meta.FEATURE, meta.RULE)}
+_SHORT: Final = {"rsr": "resourcesyncrule", "rule": "resourcesyncrule", "clf": "clusterfeature", "cl": "cluster"}
+
+
+@click.command("events")
+@click.argument("kind", metavar="[KIND[/NAME]]", required=False)
+@click.option("-w", "--watch", is_flag=True, help="Wait for further Events until Ctrl-C.")
+@global_options(contexts=Contexts.MANY, forms=(Form.TEXT, Form.JSON, Form.YAML))
+@click.pass_context
+def events_command(ctx: click.Context, /, *, options: GlobalOptions, kind: str | None, watch: bool) -> None:
+    """Show the Events of Clusters, ClusterFeatures and ResourceSyncRules, the latest one last.
+
+    With KIND or KIND/NAME it shows the Events of one kind or object.
+
+    \b
+    Examples:
+      registry-controller events
+      registry-controller events rsr/greetings --context kind-a
+      registry-controller events --watch --context kind-a --context kind-b
+    """
+    name = ""
+    if kind is not None:
+        kind, _, name = kind.partition("/")
+        word = kind.lower().removesuffix("s")
+        kind = _SHORT.get(word, word)
+        if kind not in _OUR_KINDS:
+            raise click.UsageError(f"{kind}: is not one of {', '.join(sorted(_OUR_KINDS))}", ctx)
+    if watch and options.printer.is_for_programs:
+        raise click.UsageError("--watch prints lines: it has no -o json or yaml", ctx)
+    run_to_end(_show(options, kind or "", name, is_watching=watch))
+
+
+def select_events(events: Iterable[Manifest], kind: str, name: str) -> Sequence[Manifest]:
+    """Select the Events of our own kinds, of one kind or object where it is given, the latest one last."""
+    return sorted((event for event in events if is_ours(event, kind, name)), key=last_seen)
+
+
+def is_ours(event: Manifest, kind: str, name: str) -> bool:
+    """Return whether an Event is about an object of our own kinds, and of the kind and name that are not empty."""
+    about = event.get("involvedObject")
+    if not isinstance(about, Mapping) or not str(about.get("apiVersion", "")).startswith(f"{meta.GROUP}/"):
+        return False
+    return (not kind or str(about.get("kind", "")).lower() == kind) and (not name or about.get("name") == name)
+
+
+def last_seen(event: Manifest) -> str:
+    """Return the time at which an Event was last seen, RFC 3339; empty where it has none."""
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp") or "")
+
+
+async def _show(options: GlobalOptions, kind: str, name: str, *, is_watching: bool) -> None:
+    from registry_controller.cli.connecting import connected  # noqa: PLC0415  late: --help needs no client
+    from registry_controller.local.client import LocalClient  # noqa: PLC0415
+
+    async def list_at(connection: LocalConnection) -> Sequence[tuple[str, Manifest]]:
+        async with connected(connection) as writer:
+            found = select_events(await LocalClient(writer).list(EVENTS), kind, name)
+            return [(connection.context or "", event) for event in found]
+
+    async def watch_at(connection: LocalConnection, printer: Printer) -> None:
+        async with connected(connection) as writer:
+            async for event in watch_events(writer):
+                if is_ours(event, kind, name):
+                    print_line(connection.context or "", event, printer)
+
+    if is_watching:
+        async with asyncio.TaskGroup() as scope:
+            for connection in options.connections:
+                scope.create_task(watch_at(connection, options.printer), name=f"events {connection.context}")
+        return
+    parts = await asyncio.gather(*(list_at(connection) for connection in options.connections))
+    found = sorted((one for part in parts for one in part), key=lambda one: last_seen(one[1]))
+    printer = options.printer
+    if printer.is_for_programs:
+        printer.print_document({"apiVersion": "v1", "kind": "List", "items": [event for _, event in found]})
+    elif found:
+        rows = [build_row(context, event) for context, event in found]
+        printer.print_table(Table(_HEADINGS, rows, frozenset() if options.contexts else frozenset({"CONTEXT"})))
+    else:
+        say("there are no Events")
+
+
+async def watch_events(writer: Writer) -> AsyncIterator[Manifest]:
+    """Yield the Events that are there, and then each new or changed one, for ever; connect again after an error."""
+    from registry_controller.api.selection import EVERYTHING  # noqa: PLC0415  late, as above
+
+    seen: dict[str, str] = {}
+    while True:
+        try:
+            async with writer.stream(EVENTS, EVERYTHING, query=_QUERY, silence_s=_SILENCE_S) as chunks:
+                async for found in _read_lines(chunks):
+                    info = meta.metadata_of(found)
+                    uid, revision = str(info.get("uid")), str(info.get("resourceVersion"))
+                    if seen.get(uid) != revision:
+                        seen[uid] = revision
+                        yield found
+        except (Unreachable, TooManyRequests, ServerError) as error:
+            say(f"warning: {error}; connecting again")
+            await asyncio.sleep(_PAUSE_S)
+
+
+async def _read_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[Manifest]:
+    """Yield the objects of a watch's lines."""
+    unfinished = b""
+    async for chunk in chunks:
+        *lines, unfinished = (unfinished + chunk).split(b"\n")
+        if len(unfinished) > _MOST_BYTES:
+            raise ProtocolError("the watch of Events has a line that is too long")
+        for line in filter(None, lines):
+            try:
+                found = msgspec.json.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                raise ProtocolError("the watch of Events has a line that is not JSON") from None
+            is_event = isinstance(found, dict) and found.get("type") in ("ADDED", "MODIFIED")
+            if is_event and isinstance(found.get("object"), dict):
+                yield found["object"]
+
+
+def build_row(context: str, event: Manifest) -> list[str | Cell]:
+    """Return the cells of an Event, in the order of the headings."""
+    about = event.get("involvedObject") or {}
+    kind = str(event.get("type", ""))
+    count = event.get("count") or 1
+    message = str(event.get("message", "")) + (f" (x{count})" if count > 1 else "")
+    tone = Tone.WARNING if kind == "Warning" else Tone.PLAIN
+    obj = f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
+    return [last_seen(event), context, Cell(kind, tone), str(event.get("reason", "")), obj, message]
+
+
+def print_line(context: str, event: Manifest, printer: Printer) -> None:
+    """Print an Event in one line."""
+    cells = [cell.text if isinstance(cell, Cell) else cell for cell in build_row(context, event)]
+    printer.print_text(align_columns([[cell for cell in cells if cell]]))
