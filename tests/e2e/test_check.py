@@ -1,0 +1,115 @@
+"""`check` on real control planes: what is found before and after the installation, with what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hack.controlplane.kubeconfig import write_kubeconfig
+from tests.e2e.commands import Ended, contexts, run
+from tests.e2e.group import NAMESPACE, Member
+
+pytestmark = pytest.mark.group(2, prefix="test")
+
+READER = "cluster-registry-controller-reader"
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(members: list[Member]) -> Path:
+    path = members[0].cluster.directory.parent / "both.kubeconfig"
+    write_kubeconfig(path, [member.cluster.entry for member in members])
+    return path
+
+
+def check(kubeconfig: Path, *arguments: str, of: tuple[str, ...] = ("test-1",)) -> Ended:
+    return run(kubeconfig, "check", *contexts(of), *arguments)
+
+
+def failures(done: Ended) -> list[dict[str, Any]]:
+    return [one for one in json.loads(done.stdout) if one["result"] == "fail"]
+
+
+def test_all_checks_of_a_sound_group_pass(members: list[Member], kubeconfig: Path) -> None:
+    done = check(kubeconfig, of=("test-1", "test-2"))
+    assert done.code == 0, done
+    assert "all checks passed" in done.stderr
+    names = {line.split()[3] for line in done.stdout.splitlines()[1:]}
+    assert {
+        "api-server", "definitions", "own-rights", "image", "address", "connection", "certificate", "token", "identity",
+        "rights", "clock", "state", "as-seen",
+    } <= names  # fmt: skip
+
+
+def test_the_daemons_account_may_run_the_checks(members: list[Member], kubeconfig: Path, tmp_path: Path) -> None:
+    """`helm test` runs them with this account, which may read no Deployment."""
+    token = members[0].kubectl("-n", NAMESPACE, "create", "token", "cluster-registry-controller").strip()
+    own = tmp_path / "own.kubeconfig"
+    text = json.loads(members[0].kubectl("config", "view", "--raw", "--minify", "--flatten", "-o", "json"))
+    text["users"][0]["user"] = {"token": token}
+    own.write_text(json.dumps(text), encoding="utf-8")
+    done = run(own, "check", "-o", "json")
+    assert done.code == 0, done
+    assert failures(done) == []
+
+
+def test_a_missing_right_of_the_reader_is_named_with_its_remedy(members: list[Member], kubeconfig: Path) -> None:
+    held = members[1].get("clusterrolebinding", READER)
+    members[1].kubectl("delete", "clusterrolebinding", READER)
+    try:
+        done = check(kubeconfig, "-o", "json")
+    finally:
+        kept = {key: held[key] for key in ("apiVersion", "kind", "roleRef", "subjects")}
+        members[1].create({**kept, "metadata": {key: held["metadata"][key] for key in ("name", "labels")}})
+    assert done.code == 1
+    (found,) = failures(done)
+    assert (found["cluster"], found["check"], found["problem"]) == ("test-2", "rights", "MissingRight")
+    assert "registry-controller rbac" in found["remedy"]
+
+
+def test_a_definition_of_another_release_is_named(members: list[Member], kubeconfig: Path) -> None:
+    name = "clusters.clusterregistry.k8s.cisco.com"
+    held = members[0].get("crd", name)
+    path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/kubernetesApiEndpoints"
+    members[0].kubectl("patch", "crd", name, "--type", "json", "-p", json.dumps([{"op": "remove", "path": path}]))
+    try:
+        done = check(kubeconfig, "-o", "json")
+    finally:
+        wanted = held["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+        add = {"op": "add", "path": path, "value": wanted["kubernetesApiEndpoints"]}
+        members[0].kubectl("patch", "crd", name, "--type", "json", "-p", json.dumps([add]))
+    assert done.code == 1
+    (found,) = failures(done)
+    assert (found["check"], found["problem"]) == ("definitions", "OldDefinitions")
+    assert "kubernetesApiEndpoints" in found["message"]
+
+
+def test_a_member_that_is_down_is_named(members: list[Member], kubeconfig: Path) -> None:
+    server = members[1].cluster.apiserver
+    server.kill()
+    try:
+        done = check(kubeconfig, "-o", "json")
+    finally:
+        server.start()
+        server.wait_ready(90)
+    assert done.code == 1
+    assert ("test-2", "ConnectionRefused") in [(one["cluster"], one["problem"]) for one in failures(done)]
+
+
+def test_the_checks_before_an_installation(members: list[Member], kubeconfig: Path) -> None:
+    port = members[0].cluster.port
+    done = check(kubeconfig, "--pre", "-o", "json")
+    assert done.code == 0, done
+    loopback = [one for one in json.loads(done.stdout) if one["problem"] == "LoopbackAddress"]
+    assert "controller.apiServerEndpointAddress" in loopback[0]["remedy"]
+    good = check(kubeconfig, "--pre", "--address", f"https://localhost:{port}")
+    assert good.code == 0, good
+    wrong = check(kubeconfig, "--pre", "--address", f"https://127.1:{port}", "-o", "json")
+    assert wrong.code == 1
+    (found,) = failures(wrong)
+    assert found["problem"] == "CertificateNotValidForAddress"
+    assert "it is valid for" in found["message"]
+    assert check(kubeconfig, "--address", "x").code == 2
+    assert check(kubeconfig, "--pre", "--address", "http://x").code == 2

@@ -1,0 +1,93 @@
+"""`status` on real control planes: all is well, or what is not, from one context and from several."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hack.controlplane.kubeconfig import write_kubeconfig
+from tests.e2e.commands import Ended, contexts, run
+from tests.e2e.group import Member, config_map, eventually, rule
+
+pytestmark = pytest.mark.group(2, prefix="seen", everywhere={"share": "seen"})
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(members: list[Member]) -> Path:
+    path = members[0].cluster.directory.parent / "both.kubeconfig"
+    write_kubeconfig(path, [member.cluster.entry for member in members])
+    return path
+
+
+def status(kubeconfig: Path, *arguments: str, of: tuple[str, ...] = ("seen-1", "seen-2")) -> Ended:
+    return run(kubeconfig, "status", *contexts(of), *arguments)
+
+
+def document(done: Ended) -> dict[str, Any]:
+    return dict(json.loads(done.stdout))
+
+
+def test_a_group_that_is_well_is_shown_members_by_members(members: list[Member], kubeconfig: Path) -> None:
+    members[1].apply(config_map("seen", {"a": "1"}, labels={"share": "seen"}))
+    eventually(lambda: members[0].find("configmap", "seen"), what="the copy")
+    done = status(kubeconfig, "--wait", "3m")
+    assert done.code == 0, done
+    assert "all is well" in done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[1].split() == ["MEMBER", "DAEMON", "CRDS", "seen-1", "seen-2"]
+    assert lines[2].split()[0] == "seen-1"
+    assert " local " in lines[2]
+    assert "Ready" in lines[2]
+    assert any(line.split()[:3] == ["everywhere", "seen-2", "1"] for line in lines), done.stdout
+    found = document(status(kubeconfig, "--wait", "1m", "-o", "json"))
+    assert found["isWell"] is True
+    assert [one["name"] for one in found["members"]] == ["seen-1", "seen-2"]
+    assert all(one["daemon"]["version"] for one in found["members"])
+    assert yaml.safe_load(status(kubeconfig, "-o", "yaml").stdout)["isWell"] is True
+
+
+def test_one_context_shows_the_group_as_this_member_finds_it(members: list[Member], kubeconfig: Path) -> None:
+    done = status(kubeconfig, "--wait", "1m", of=("seen-1",))
+    assert done.code == 0, done
+    assert "members, as seen-1 sees them" in done.stdout
+    assert any(line.split()[:2] == ["seen-2", "Ready"] for line in done.stdout.splitlines())
+
+
+def test_a_rule_that_is_not_in_step_is_shown_with_its_reason(members: list[Member], kubeconfig: Path) -> None:
+    members[0].apply(rule("lacking", {"version": "v1", "kind": "Endpoints"}))
+    try:
+        eventually(lambda: members[0].condition("rsr", "lacking", "Synced").get("status") == "False")
+        done = eventually(lambda: (found := status(kubeconfig)).code == 1 and found, what="exit 1")
+        assert "rules that are not in step" in done.stdout
+        assert any(line.split()[:2] == ["seen-1", "lacking"] for line in done.stdout.splitlines())
+        assert "seen-1: rule lacking: " in done.stderr
+    finally:
+        members[0].kubectl("delete", "rsr", "lacking")
+
+
+def test_a_member_that_is_down_is_shown_and_waited_for(members: list[Member], kubeconfig: Path) -> None:
+    server = members[1].cluster.apiserver
+    server.kill()
+    try:
+        down = eventually(
+            lambda: (found := status(kubeconfig, of=("seen-1",))).code == 1 and found, what="seen-1 notices"
+        )
+        assert "seen-1: seen-2 is Failed: " in down.stderr
+        both = status(kubeconfig)
+        assert both.code == 1
+        assert "context seen-2: " in both.stderr
+        assert "cannot be read" in both.stdout
+        assert "seen-1: seen-2 is Failed: " in both.stderr
+    finally:
+        server.start()
+        server.wait_ready(90)
+    done = status(kubeconfig, "--wait", "4m")
+    assert done.code == 0, done
+
+
+def test_a_watch_does_not_wait(members: list[Member], kubeconfig: Path) -> None:
+    assert status(kubeconfig, "--watch", "--wait", "1m").code == 2
