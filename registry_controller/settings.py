@@ -74,6 +74,15 @@ OPTIONS: Final = (
         "Name of the reader ServiceAccount; the other clusters read this cluster with its token.",
     ),
     Option(
+        "MULTICLUSTER_RUNTIME_LABEL", "false", optiontext.flag, "true|false",
+        "Give the published Secret the label by which the kubeconfig provider of multicluster-runtime finds it, here "
+        "and in the other clusters.",
+    ),
+    Option(
+        "CLUSTER_PROFILE_NAMESPACE", "", optiontext.namespace_or_none, "name",
+        "Namespace in which the daemon keeps a ClusterProfile for each member, where that kind is served. Empty: none.",
+    ),
+    Option(
         "READER_TOKEN_EXPIRATION_SECONDS", "0", optiontext.none_or_whole(600, 999_999_999), "number",
         "Lifetime of the reader's token; the daemon renews the token in time. 0: as long as the token's Secret exists.",
         "s",
@@ -178,6 +187,8 @@ class Settings:
     provision_local_cluster: str
     manage_local_cluster_secret: bool
     reader_service_account_name: str
+    multicluster_runtime_label: bool
+    cluster_profile_namespace: str
     reader_token_expiration_seconds: int
     network_name: str
     apiserver_endpoint_address: str

@@ -41,6 +41,7 @@ class Endpoint:
 class Cluster:
     """A Cluster object. `secret` is missing if the reference lacks a name or a namespace.
 
+    `is_copy` is true if it has the mark of an owner: its fields are that member's, not set by a person here.
     `contested` is true if the condition LocalConflict is True: the cluster's ID is not unique. `was_read` is true if
     its status shows that a daemon has read the cluster through it.
     """
@@ -55,6 +56,7 @@ class Cluster:
     was_read: bool
     created: str
     generation: int
+    is_copy: bool = False
 
     def endpoint_for(self, network_name: str) -> Endpoint | None:
         """Return the endpoint for a client: the first of its network, else the last without a network, else None."""
@@ -91,6 +93,7 @@ def read_cluster(manifest: meta.Manifest) -> Cluster:
         was_read=bool(field["status"]["version"].value),
         created=info["creationTimestamp"].text(),
         generation=info["generation"].value or 0,
+        is_copy=bool(annotations.get(meta.OWNER)),
     )
 
 

@@ -96,6 +96,11 @@ CONTROLLER_AGGREGATED: Final = f"{_NAMES}/controller-aggregated"
 
 REGISTRY_SECRET_TYPE: Final = "k8s.cisco.com/cluster-registry-secret"
 KUBECONFIG_KEY: Final = "kubeconfig"
+CLUSTER_API_SECRET_TYPE: Final = "cluster.x-k8s.io/secret"
+CLUSTER_API_SECRET_SUFFIX: Final = "-kubeconfig"
+"""The end of the name of a Secret in which Cluster API keeps the kubeconfig of a cluster that it made."""
+MULTICLUSTER_RUNTIME_LABEL: Final = "sigs.k8s.io/multicluster-runtime-kubeconfig"
+"""Label, `"true"`, by which the kubeconfig provider of multicluster-runtime finds Secrets with a key `kubeconfig`."""
 
 
 _PLAIN_SEGMENT: Final = re.compile(r"[A-Za-z0-9.:-]+")

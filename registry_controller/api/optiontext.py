@@ -49,6 +49,11 @@ def namespace(value: str) -> str:
     return value
 
 
+def namespace_or_none(value: str) -> str:
+    """Parse the name of a namespace, or an empty value."""
+    return namespace(value) if value else value
+
+
 def object_name(value: str) -> str:
     """Parse the name of an object."""
     if len(value) > 253 or not _SUBDOMAIN.fullmatch(value):

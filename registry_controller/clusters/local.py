@@ -129,16 +129,17 @@ class LocalCluster:
         self._rules_definition.request(rules_since_s)
         self._features_definition.request(features_since_s)
 
-    def set_secret_namespaces(self, namespaces: Iterable[str]) -> None:
-        """Watch the registry Secrets of these namespaces."""
-        wanted = {
-            Selection(namespace=namespace, fields=f"type={meta.REGISTRY_SECRET_TYPE}") for namespace in namespaces
-        }
+    def set_secret_namespaces(self, namespaces: Iterable[str], *, cluster_api: Iterable[str] = ()) -> None:
+        """Watch the registry Secrets of these namespaces, and the Secrets of Cluster API of some."""
+        registry, other = meta.REGISTRY_SECRET_TYPE, meta.CLUSTER_API_SECRET_TYPE
+        places = [*((name, registry) for name in namespaces), *((name, other) for name in cluster_api)]
+        wanted = {Selection(namespace=name, fields=f"type={kind}"): kind for name, kind in places}
         for purpose, (kind, selection) in list(self._running):
             if purpose == "credentials" and selection not in wanted:
                 self._leave(purpose, kind, selection)
-        for selection in wanted:
-            self._follow("credentials", meta.SECRET, selection, self._credentials.handler(selection.namespace))
+        for selection, secret_type in wanted.items():
+            handler = self._credentials.handler(selection.namespace, secret_type=secret_type)
+            self._follow("credentials", meta.SECRET, selection, handler)
 
     @property
     def kinds(self) -> Collection[GVK]:

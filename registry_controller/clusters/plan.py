@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.cache.credentials import may_be_of_cluster_api
 from registry_controller.cache.members import MemberRecord, cluster_target, secret_target
 from registry_controller.clusters.clones import CloneProbes
 from registry_controller.clusters.resolver import Resolution, ResolvedCluster
@@ -62,7 +63,8 @@ class ClusterPlan:
     """The desired state. A peer that is neither in `engaged` nor in `retained` is disengaged.
 
     `engaged` has the peers to be read, `retained` those that stay engaged with the credentials that they have.
-    `secret_namespaces` are the namespaces whose registry Secrets are watched, sorted.
+    `secret_namespaces` are the namespaces whose registry Secrets are watched, sorted. In `cluster_api_namespaces` also
+    the Secrets of Cluster API are watched, because a Cluster names a Secret that may be one.
     """
 
     engaged: Mapping[ClusterUID, Engagement]
@@ -70,6 +72,7 @@ class ClusterPlan:
     secret_namespaces: tuple[str, ...]
     clone_probes: CloneProbes
     rebuilt_probes: frozenset[RebuiltCluster]
+    cluster_api_namespaces: tuple[str, ...] = ()
 
 
 def plan_members(inputs: PlanInputs) -> ClusterPlan:
@@ -82,14 +85,15 @@ def plan_members(inputs: PlanInputs) -> ClusterPlan:
     }
     waiting = {resolved.cluster.cluster_id for resolved in clusters.values() if resolved.waiting}
     retained = (frozenset(waiting) | inputs.in_grace) & inputs.peers.keys() - engaged.keys()
-    secrets = (resolved.cluster.secret for resolved in clusters.values())
+    secrets = [resolved.cluster.secret for resolved in clusters.values() if resolved.cluster.secret is not None]
     staying = {uid: peer for uid, peer in inputs.peers.items() if uid in engaged or uid in retained}
     return ClusterPlan(
         engaged=engaged,
         retained=retained,
-        secret_namespaces=tuple(sorted({inputs.namespace, *(key.namespace for key in secrets if key is not None)})),
+        secret_namespaces=tuple(sorted({inputs.namespace, *(key.namespace for key in secrets)})),
         clone_probes=inputs.resolution.clone_probes,
         rebuilt_probes=frozenset(_find_rebuilt(clusters, staying)),
+        cluster_api_namespaces=tuple(sorted({key.namespace for key in secrets if may_be_of_cluster_api(key)})),
     )
 
 

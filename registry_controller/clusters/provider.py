@@ -266,6 +266,7 @@ class ClusterProvider:
                 disputed_secrets=dict(self._members.disputed_secrets()),
                 clones=self._clone_state,
                 unnamed=unnamed,
+                of_cluster_api=self._credentials.of_cluster_api,
             )
         )
 
@@ -294,7 +295,7 @@ class ClusterProvider:
 
     def _apply(self, plan: ClusterPlan, scope: asyncio.TaskGroup) -> None:
         """Disengage peers that are not in the plan, engage those that are missing, and set all probes."""
-        self._watches.watch_secrets(plan.secret_namespaces)
+        self._watches.watch_secrets(plan.secret_namespaces, cluster_api=plan.cluster_api_namespaces)
         self._clones.set_probes(scope, plan.clone_probes)
         for cluster_id in self.peers.keys() - plan.engaged.keys() - plan.retained:
             self._tasks.pop(cluster_id).cancel()

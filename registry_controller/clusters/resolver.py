@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster
 from registry_controller.api.errors import InvalidKubeconfig
 from registry_controller.api.meta import ClusterUID, ObjectKey
@@ -22,6 +23,10 @@ from registry_controller.clusters.clones import CloneProbes, CloneState
 from registry_controller.core.decision.ways import other_ways
 from registry_controller.kube.kubeconfig import Credentials, with_endpoint
 
+_BARRED: Final = (
+    f"is of type {meta.CLUSTER_API_SECRET_TYPE}: only a Cluster that was made in this cluster may name it, and this "
+    "one came from another member"
+)
 NO_SECRET_NAMED: Final = "spec.authInfo.secretRef needs a name and a namespace"
 
 
@@ -62,7 +67,8 @@ class ResolverInputs:
 
     `credentials` has, by Secret, the credentials or the problem with them; a Secret that has not been listed is
     missing. `disputed_secrets` are the Secrets that Clusters of several members name, with the Clusters' names.
-    `unnamed` are the credentials of Secrets that belong to a member and that no Cluster names.
+    `unnamed` are the credentials of Secrets that belong to a member and that no Cluster names. `of_cluster_api` are the
+    Secrets with the rights of an administrator that Cluster API keeps.
     """
 
     local: ClusterUID
@@ -72,6 +78,11 @@ class ResolverInputs:
     disputed_secrets: Mapping[ObjectKey, tuple[str, ...]]
     clones: CloneState
     unnamed: Mapping[ClusterUID, Sequence[Credentials]] = field(default_factory=dict)
+    of_cluster_api: frozenset[ObjectKey] = frozenset()
+
+    def is_barred(self, cluster: Cluster) -> bool:
+        """Return whether a Cluster names a Secret that only a Cluster which was made here may name."""
+        return cluster.is_copy and cluster.secret in self.of_cluster_api
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +187,7 @@ def _at_endpoint(ways: Iterable[Credentials], cluster: Cluster, inputs: Resolver
 
 def _find_stored(cluster: Cluster, inputs: ResolverInputs) -> tuple[Credentials, ...]:
     """Return the credentials in the Secret that a Cluster names, at the address in it; none in a disputed Secret."""
-    if cluster.secret is None or cluster.secret in inputs.disputed_secrets:
+    if cluster.secret is None or cluster.secret in inputs.disputed_secrets or inputs.is_barred(cluster):
         return ()
     found = inputs.credentials.get(cluster.secret)
     return (found,) if isinstance(found, Credentials) else ()
@@ -195,6 +206,8 @@ def _find_credentials(cluster: Cluster, inputs: ResolverInputs) -> ResolvedClust
     if names := inputs.disputed_secrets.get(cluster.secret):
         problem = f"Secret {cluster.secret} is named by the Clusters {', '.join(names)}: each needs one of its own"
         return ResolvedCluster(cluster, auth_problem=problem)
+    if inputs.is_barred(cluster):
+        return ResolvedCluster(cluster, auth_problem=f"Secret {cluster.secret}: {_BARRED}")
     try:
         return ResolvedCluster(cluster, credentials=with_endpoint(found, cluster.endpoint_for(inputs.network_name)))
     except InvalidKubeconfig as error:

@@ -99,9 +99,9 @@ class WatchPlanner:
         self._showed_missing_rules = registry.shows_missing_rules
         self._features: Mapping[ClusterUID, object] = {}
 
-    def watch_secrets(self, namespaces: Iterable[str]) -> None:
-        """Watch the registry Secrets in these namespaces."""
-        self._local_cluster.set_secret_namespaces(namespaces)
+    def watch_secrets(self, namespaces: Iterable[str], *, cluster_api: Iterable[str]) -> None:
+        """Watch the registry Secrets in these namespaces, and the Secrets of Cluster API in some."""
+        self._local_cluster.set_secret_namespaces(namespaces, cluster_api=cluster_api)
 
     async def set_rules(self, peers: Mapping[ClusterUID, Peer]) -> None:
         """Set the rules of every peer, and watch the kinds that rules write."""

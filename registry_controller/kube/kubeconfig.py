@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -20,7 +20,11 @@ from registry_controller.kube.address import read_address, read_server
 from registry_controller.kube.pem import decode_base64, read_ca, read_key_pair
 from registry_controller.kube.strict_yaml import load_document
 
-_KEYS: Final = (meta.KUBECONFIG_KEY, "value", "Config")
+_KEYS: Final[Mapping[str, Sequence[str]]] = {
+    meta.REGISTRY_SECRET_TYPE: (meta.KUBECONFIG_KEY, "value", "Config"),
+    meta.CLUSTER_API_SECRET_TYPE: ("value",),
+}
+"""The keys of a Secret that may hold its kubeconfig, by the type of the Secret."""
 _TOP: Final = frozenset(
     {"apiVersion", "kind", "clusters", "users", "contexts", "current-context", "preferences", "extensions"}
 )
@@ -77,20 +81,28 @@ class Credentials:
 
 
 def read_secret(*, secret_type: str, data: Mapping[str, str]) -> Credentials:
-    """Read a registry Secret (`data` is base64, as in the API); raise InvalidKubeconfig with the field's name.
+    """Read a registry Secret, or one of Cluster API (`data` is base64, as in the API).
 
-    Both are untrusted: the Secret may come from a peer's server.
+    Raises InvalidKubeconfig with the field's name. Both are untrusted: the Secret may come from a peer's server.
     """
-    if secret_type != meta.REGISTRY_SECRET_TYPE:
-        raise InvalidKubeconfig(f"type: must be {meta.REGISTRY_SECRET_TYPE}")
+    key = find_key(secret_type=secret_type, data=data)
+    encoded = data[key]
+    if not isinstance(encoded, str):
+        raise InvalidKubeconfig(f"data.{key}: is not a text")
+    return _read_kubeconfig(load_document(_decode(encoded, field=f"data.{key}")))
+
+
+def find_key(*, secret_type: str, data: Mapping[str, str]) -> str:
+    """Return the key of a Secret's data that holds the kubeconfig; raise InvalidKubeconfig where there is none."""
+    keys = _KEYS.get(secret_type) if isinstance(secret_type, str) else None
+    if keys is None:
+        raise InvalidKubeconfig(f"type: must be {meta.REGISTRY_SECRET_TYPE}, or {meta.CLUSTER_API_SECRET_TYPE}")
     if not isinstance(data, Mapping):
         raise InvalidKubeconfig("data: is not a mapping")
-    for key in _KEYS:
-        if encoded := data.get(key):
-            if not isinstance(encoded, str):
-                raise InvalidKubeconfig(f"data.{key}: is not a text")
-            return _read_kubeconfig(load_document(_decode(encoded, field=f"data.{key}")))
-    raise InvalidKubeconfig(f"data.{meta.KUBECONFIG_KEY}: is missing")
+    found = next((key for key in keys if data.get(key)), None)
+    if found is None:
+        raise InvalidKubeconfig(f"data.{keys[0]}: is missing")
+    return found
 
 
 def with_endpoint(credentials: Credentials, endpoint: Endpoint | None) -> Credentials:

@@ -81,6 +81,15 @@ class LocalClient:
         except Forbidden as error:
             raise _forbidden(error, verb="update", gvr=gvr, namespace=key.namespace) from error
 
+    async def replace_status(self, gvr: GVR, manifest: Manifest) -> None:
+        """Replace the status of an object; the manifest has the resourceVersion that was read."""
+        key = _key(manifest)
+        try:
+            await self._writer.replace(gvr, key, msgspec.json.encode(manifest), dry_run=False, subresource="status")
+        except Forbidden as error:
+            status = gvr._replace(resource=f"{gvr.resource}/status")
+            raise _forbidden(error, verb="update", gvr=status, namespace=key.namespace) from error
+
     async def delete(self, gvr: GVR, manifest: Manifest) -> None:
         """Delete the object that was read; do nothing when it does not exist any more."""
         key, info = _key(manifest), meta.metadata_of(manifest)

@@ -35,6 +35,7 @@ from registry_controller.core.backoff import backoff_s
 from registry_controller.kube.writer import LocalWriter
 from registry_controller.local import manifests
 from registry_controller.local.client import LocalClient
+from registry_controller.local.cluster_profiles import ClusterProfiles
 from registry_controller.local.kubeconfig_secret import KubeconfigSecret
 from registry_controller.local.own_cluster import LostClusterSource, NoLostClusters, OwnClusterMaker
 from registry_controller.report.logs import Logger
@@ -112,6 +113,7 @@ class LocalController:
             api=self._api, settings=settings, cluster_id=cluster_id, source=lost_clusters or NoLostClusters(), log=log
         )
         self._secret = KubeconfigSecret(api=self._api, settings=settings, log=log)
+        self._profiles = ClusterProfiles(api=self._api, settings=settings, log=log)
         self._is_requested = asyncio.Event()
         self._retry_after_s = 0.0
 
@@ -162,6 +164,7 @@ class LocalController:
             not problems[-1] and len(found) == 1
         ):  # without any it is no member; two are in conflict until one is deleted
             problems.append(await self._keep(found[0]))
+        await self._profiles.keep()
         return "; ".join(problem for problem in problems if problem)
 
     async def _keep_tombstones(self) -> Sequence[str]:

@@ -99,7 +99,8 @@ class KubeconfigSecret:
 
     async def _publish(self, key: ObjectKey, current: Manifest | None, documents: Sequence[str]) -> None:
         """Store the first document, unless the stored one equals any of them."""
-        wanted = manifests.registry_secret(key, kubeconfig=documents[0])
+        labels = {meta.MULTICLUSTER_RUNTIME_LABEL: "true"} if self._settings.multicluster_runtime_label else {}
+        wanted = manifests.registry_secret(key, kubeconfig=documents[0], labels=labels)
         if current is None:
             await self._create(key, wanted)
             return
@@ -115,12 +116,14 @@ class KubeconfigSecret:
         same = any(stored == _document(document) for document in documents)
         owners = info.get("ownerReferences") or []
         kept = [owner for owner in owners if not manifests.is_cluster_reference(owner)]
-        if same and kept == owners:
+        has_labels = labels.items() <= meta.labels_of(current).items()
+        if same and kept == owners and has_labels:
             return
-        if current.get("immutable") is True:
+        if current.get("immutable") is True and not same:
             raise BadInput(f"Secret {key}: is immutable and out of date; delete it, and the daemon creates it again")
         new_data = data if same else {**data, **wanted["data"]}
-        changed = {**current, "metadata": {**info, "ownerReferences": kept}, "data": new_data}
+        new_info = {**info, "ownerReferences": kept, "labels": {**meta.labels_of(current), **labels}}
+        changed = {**current, "metadata": new_info, "data": new_data}
         await self._api.replace(meta.SECRETS, changed)
         self._log.info("updated the credentials for other clusters", secret=key)
 

@@ -32,12 +32,12 @@ def local_cluster(name: str, *, cluster_id: ClusterUID, namespace: str) -> Manif
     }
 
 
-def registry_secret(key: ObjectKey, *, kubeconfig: str) -> Manifest:
+def registry_secret(key: ObjectKey, *, kubeconfig: str, labels: Mapping[str, str]) -> Manifest:
     """Build the Secret that other clusters read this one with."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"namespace": key.namespace, "name": key.name},
+        "metadata": {"namespace": key.namespace, "name": key.name, "labels": dict(labels)},
         "type": meta.REGISTRY_SECRET_TYPE,
         "data": {meta.KUBECONFIG_KEY: base64.b64encode(kubeconfig.encode()).decode()},
     }

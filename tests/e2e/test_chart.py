@@ -235,6 +235,8 @@ def test_the_values_reach_the_daemon(plane: Cluster) -> None:
         "PROVISION_LOCAL_CLUSTER": "alpha",
         "MANAGE_LOCAL_CLUSTER_SECRET": "false",
         "READER_SERVICE_ACCOUNT_NAME": "other-cluster-registry-controller-reader",
+        "MULTICLUSTER_RUNTIME_LABEL": "true",
+        "CLUSTER_PROFILE_NAMESPACE": "default",
         "READER_TOKEN_EXPIRATION_SECONDS": "3600",
         "MEMBER_LEFT_TRUST_SECONDS": "0",
         "STABILIZATION_WINDOW_SECONDS": "5",
@@ -420,6 +422,7 @@ UNKNOWN_VALUES = (
         "controller.leaderElection", "controller.syncedRules", "controller.closed",
         "webhooks", "webhooks.clusterValidator", "securityContext", "podSecurityContext",
         "affinity", "health", "istio", "serviceAccount", "podDisruptionBudget", "networkPolicy",
+        "serviceMonitor", "prometheusRule", "dashboard",
     )),
 )  # fmt: skip
 

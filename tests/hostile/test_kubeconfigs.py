@@ -63,7 +63,7 @@ def judged(row: Row) -> Credentials | str:
     Its API server leaves out Secrets of other types, for which it does not ask (tests/e2e/test_members.py).
     """
     store = CredentialStore(on_change=lambda key: None)
-    store.set_error(KEY.namespace, None)
+    store.handler(KEY.namespace).on_synced(0)
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -233,7 +233,7 @@ def test_p4_a_secret_of_another_type_is_not_even_heard() -> None:
     """P4, P8: the daemon lists Secrets of its own type, and says so about one that it does not find there."""
     store = CredentialStore(on_change=lambda key: None)
     assert store.find(KEY) is None
-    store.set_error(KEY.namespace, None)
+    store.handler(KEY.namespace).on_synced(0)
     assert str(store.find(KEY)).startswith(f"Secret {KEY} of type {meta.REGISTRY_SECRET_TYPE} does not exist; ")
 
 

@@ -133,7 +133,8 @@ def test_the_schema_refuses_unknown_keys_everywhere_but_in_free_maps() -> None:
     assert lax == {
         ".global", ".podAnnotations", ".podLabels", ".serviceAccount.annotations", ".nodeSelector",
         ".topologySpreadConstraints[]", ".extraEnv[].valueFrom", ".extraVolumes[]", ".extraVolumeMounts[]",
-        ".networkPolicy.metricsFrom[]",
+        ".networkPolicy.metricsFrom[]", ".serviceMonitor.labels", ".prometheusRule.labels", ".dashboard.labels",
+        ".dashboard.annotations",
         ".resources.requests", ".resources.limits",
         ".affinity.nodeAffinity", ".affinity.podAffinity", ".affinity.podAntiAffinity",
         ".podSecurityContext.windowsOptions", ".securityContext.windowsOptions",

@@ -122,6 +122,12 @@ def test_secrets_are_watched_in_the_namespaces_that_clusters_name(
     assert made.secret_namespaces == namespaces
 
 
+def test_secrets_of_cluster_api_are_watched_where_a_cluster_names_one() -> None:
+    named = cluster("b", spec={"authInfo": {"secretRef": {"name": "b-kubeconfig", "namespace": "a"}}})
+    assert plan(ResolvedCluster(named)).cluster_api_namespaces == ("a",)
+    assert plan(ResolvedCluster(cluster("b"))).cluster_api_namespaces == ()
+
+
 def test_the_probes_for_clones_are_those_of_the_resolution() -> None:
     probes = {B: {"uid-b": credentials("b")}}
     made = plan_members(PlanInputs(NAMESPACE, Resolution({}, probes), {}))

@@ -79,7 +79,7 @@ class Watches:
         self.planned: list[list[str]] = []
         self.changes: RuleChanges | None = None
 
-    def watch_secrets(self, namespaces: Iterable[str]) -> None:
+    def watch_secrets(self, namespaces: Iterable[str], *, cluster_api: Iterable[str]) -> None:
         self.namespaces = list(namespaces)
 
     async def set_rules(self, peers: Mapping[ClusterUID, Any]) -> None:
@@ -129,7 +129,7 @@ class Stage:
         self.revision = 0
         self.members = Members(on_change=lambda target: None)
         self.registry = Registry(local=LOCAL, on_change=self._changed)
-        store: Any = SimpleNamespace(find=self.secrets.get, owners={})
+        store: Any = SimpleNamespace(find=self.secrets.get, owners={}, of_cluster_api=frozenset())
         watches: Any = self.watches
         factory: Any = self.factory
         self.provider = ClusterProvider(

@@ -30,6 +30,7 @@ def resolve(
     disputed: Mapping[str, tuple[str, ...]] | None = None,
     clones: CloneState | None = None,
     network: str = "",
+    of_cluster_api: frozenset[str] = frozenset(),
 ) -> Resolution:
     """Resolve Clusters; by default each Secret has credentials for a server with the Secret's name."""
     names = {cluster.secret.name for cluster in clusters if cluster.secret}
@@ -42,6 +43,7 @@ def resolve(
             credentials={ObjectKey(NAMESPACE, name): value for name, value in by_name.items()},
             disputed_secrets={ObjectKey(NAMESPACE, name): by for name, by in (disputed or {}).items()},
             clones=clones or CloneState(),
+            of_cluster_api=frozenset(ObjectKey(NAMESPACE, name) for name in of_cluster_api),
         )
     )
 
@@ -185,3 +187,26 @@ def test_the_local_cluster_needs_no_credentials_and_two_of_them_are_in_conflict(
         "two": {"conflict": words},
     }
     assert not resolution.clone_probes
+
+
+COPIED = {"metadata": {"annotations": {meta.OWNER: "id-b"}}}
+
+
+def test_a_cluster_that_was_made_here_may_name_a_secret_of_cluster_api() -> None:
+    found = resolve(cluster("b", secret="b-kubeconfig"), of_cluster_api=frozenset({"b-kubeconfig"}))
+    assert reasons(found.clusters["b"]) == {"credentials": credentials("b-kubeconfig")}
+
+
+def test_a_copied_cluster_is_never_read_with_a_secret_of_cluster_api() -> None:
+    """Another member decides on the fields of a copied Cluster: it could send an administrator's token anywhere."""
+    named = cluster("b", secret="b-kubeconfig", spec={"kubernetesApiEndpoints": ENDPOINTS}, **COPIED)
+    found = resolve(named, of_cluster_api=frozenset({"b-kubeconfig"}))
+    assert found.clusters["b"].ways == ()
+    assert "only a Cluster that was made in this cluster may name it" in found.clusters["b"].auth_problem
+    alias = resolve(
+        cluster("b", secret="b-kubeconfig", **COPIED),
+        cluster("c", cluster_id="id-b", secret="b-kubeconfig", **COPIED),
+        of_cluster_api=frozenset({"b-kubeconfig"}),
+    )
+    assert alias.clone_probes == {}
+    assert not any(resolved.ways for resolved in alias.clusters.values())

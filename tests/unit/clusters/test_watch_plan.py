@@ -63,7 +63,7 @@ class Local:
     def read_definitions(self, *, rules_since_s: float, features_since_s: float) -> None:
         self.reads_since_s = rules_since_s
 
-    def set_secret_namespaces(self, namespaces: Iterable[str]) -> None:
+    def set_secret_namespaces(self, namespaces: Iterable[str], *, cluster_api: Iterable[str]) -> None:
         self.namespaces = list(namespaces)
 
 
@@ -136,7 +136,7 @@ async def test_w3_orphans_are_watched_beside_the_kinds_of_rules() -> None:
     await assign(made)
     assert made.has_orphans
     assert set(local.watched) == {MAP, SECRET}
-    made.watch_secrets(["a", "b"])
+    made.watch_secrets(["a", "b"], cluster_api=[])
     assert local.namespaces == ["a", "b"]
 
 

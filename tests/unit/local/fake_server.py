@@ -85,7 +85,7 @@ class FakeServer:
         self.writes.append(f"create {gvr.resource}")
         return json.dumps(self.put(gvr, manifest)).encode()
 
-    async def replace(self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool) -> bytes:
+    async def replace(self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool, subresource: str = "") -> bytes:
         self._check("update", gvr)
         manifest = json.loads(body)
         self._prune(gvr, manifest)
@@ -94,7 +94,7 @@ class FakeServer:
             raise errors.Conflict("stale", status=409, reason="Conflict")
         if dry_run:
             return json.dumps(manifest).encode()
-        self.writes.append(f"replace {gvr.resource}")
+        self.writes.append(f"replace {gvr.resource}{f'/{subresource}' if subresource else ''}")
         return json.dumps(self.put(gvr, manifest)).encode()
 
     async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:

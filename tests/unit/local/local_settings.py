@@ -11,8 +11,11 @@ from tests.unit.local.fake_server import NAMESPACE, READER
 class LocalSettings:
     namespace: str = NAMESPACE
     reader_service_account_name: str = READER
+    network_name: str = "default"
     apiserver_endpoint_address: str = ""
     reader_token_expiration_seconds: int = 0
     provision_local_cluster: str = "one"
     manage_local_cluster_secret: bool = True
     core_resources_source_enabled: bool = True
+    multicluster_runtime_label: bool = False
+    cluster_profile_namespace: str = ""

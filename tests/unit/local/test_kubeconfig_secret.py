@@ -23,12 +23,13 @@ KEY = ObjectKey(NAMESPACE, "own")
 OWN_CA = "-----BEGIN CERTIFICATE-----\nown-ca\n-----END CERTIFICATE-----\n"
 
 
-def make(server: FakeServer, *, address: str = "") -> KubeconfigSecret:
+def make(server: FakeServer, *, address: str = "", label: bool = False) -> KubeconfigSecret:
     settings: Any = SimpleNamespace(
         namespace=NAMESPACE,
         reader_service_account_name=READER,
         reader_token_expiration_seconds=0,
         apiserver_endpoint_address=address,
+        multicluster_runtime_label=label,
     )
     return KubeconfigSecret(api=LocalClient(server), settings=settings, log=get_logger("test"))
 
@@ -187,3 +188,19 @@ async def test_o6_only_its_own_secret_is_deleted(
     assert is_published(stored, of=ClusterUID("id")) == published_here
     await make(server).withdraw(KEY, of=ClusterUID("id"))
     assert (server.find(meta.SECRETS, "own", NAMESPACE) is None) == published_here
+
+
+async def test_p13_the_secret_has_the_label_of_multicluster_runtime_by_an_option(server: FakeServer) -> None:
+    await make(server).keep(cluster())
+    secret = server.find(meta.SECRETS, "own", NAMESPACE)
+    assert secret is not None
+    assert meta.labels_of(secret) == {}
+    secret["metadata"]["labels"] = {"other": "kept"}
+    await make(server, label=True).keep(cluster())
+    server.writes.clear()
+    for label in (True, False):  # without the option, a label that is there stays
+        await make(server, label=label).keep(cluster())
+        secret = server.find(meta.SECRETS, "own", NAMESPACE)
+        assert secret is not None
+        assert meta.labels_of(secret) == {"other": "kept", meta.MULTICLUSTER_RUNTIME_LABEL: "true"}
+    assert server.writes == []

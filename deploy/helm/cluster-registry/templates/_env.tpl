@@ -29,6 +29,14 @@ A release that reuses old values lacks the values that came later; then the opti
   value: {{ .Values.localCluster.manageSecret | quote }}
 - name: READER_SERVICE_ACCOUNT_NAME
   value: {{ include "cluster-registry.reader" . | quote }}
+{{- if .Values.controller.multiclusterRuntimeLabel }}
+- name: MULTICLUSTER_RUNTIME_LABEL
+  value: "true"
+{{- end }}
+{{- with .Values.controller.clusterProfileNamespace }}
+- name: CLUSTER_PROFILE_NAMESPACE
+  value: {{ . | quote }}
+{{- end }}
 - name: READER_TOKEN_EXPIRATION_SECONDS
   value: {{ int .Values.controller.readerTokenExpirationSeconds | quote }}
 {{- if hasKey .Values.controller "memberLeftTrustSeconds" }}
