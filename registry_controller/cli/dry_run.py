@@ -10,6 +10,7 @@ from typing import TypeVar
 from registry_controller.api.meta import Manifest
 from registry_controller.cli.failures import run_to_end
 from registry_controller.cli.global_options import LocalConnection
+from registry_controller.cli.output import progress
 from registry_controller.kube.writer import DRY_RUNNING, connect_local
 from registry_controller.planner.dry_run import DryRun, start_dry_run
 from registry_controller.settings import Settings
@@ -31,7 +32,8 @@ class DryRunCommand:
 
         OptionFailure for a kubeconfig that cannot be used, ClickException for a local API server that cannot be read.
         """
-        return run_to_end(self.ask_async(answer, manifests=manifests))
+        with progress("reading the cluster and its peers"):
+            return run_to_end(self.ask_async(answer, manifests=manifests))
 
     async def ask_async(self, answer: Callable[[DryRun], Awaitable[_T]], *, manifests: Iterable[Manifest] = ()) -> _T:
         """Do the same in a running event loop. InvalidOption and RegistryError are raised as they are."""

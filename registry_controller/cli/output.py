@@ -5,10 +5,11 @@ On a terminal `rich` formats tables and colors; elsewhere tables are plain text,
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, Final, TextIO
@@ -145,6 +146,19 @@ class Printer:
             cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
             shown.add_row(*(Text(remove_controls(cell.text), style=cell.tone.value) for cell in cells))
         console.print(shown)
+
+
+@contextlib.contextmanager
+def progress(text: str) -> Iterator[None]:
+    """Show that work is under way, on the terminal of the standard error; elsewhere nothing."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console  # noqa: PLC0415  late, as above
+    from rich.text import Text  # noqa: PLC0415
+
+    with Console(file=sys.stderr, highlight=False).status(Text(remove_controls(text))):
+        yield
 
 
 def say(text: str) -> None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 import yaml
 
-from registry_controller.cli.output import Cell, Form, Printer, Table, Tone, align_columns
+from registry_controller.cli.output import Cell, Form, Printer, Table, Tone, align_columns, progress
 
 TABLE = Table(
     ("NAME", "STATE", "ID"),
@@ -94,6 +94,19 @@ def test_a_document_is_json_or_yaml(capsys: Capture) -> None:
     as_json, as_yaml = shown[: shown.index("}\n") + 2], shown[shown.index("}\n") + 2 :]
     assert json.loads(as_json) == yaml.safe_load(as_yaml) == {"b": ["x", 1], "a": None, "on": "json"}
     assert as_yaml.startswith("b:\n- x\n")
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_is_shown_on_a_terminal_only(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    with progress("reading"):
+        pass
+    out, shown = capsys.readouterr()
+    assert out == ""
+    assert ("reading" in shown) is is_terminal
 
 
 def test_words_are_on_the_standard_error(capsys: Capture) -> None:
