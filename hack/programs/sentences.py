@@ -35,6 +35,7 @@ SPECIFICATIONS: Final = (
     "docs/behaviour.md",
     "docs/development.md",
     "docs/reasons.md",
+    "docs/releasing.md",
     "docs/rules.md",
     "docs/security-limits.md",
     "docs/security-tests.md",

@@ -17,7 +17,7 @@ from registry_controller.cli.global_options import Contexts, GlobalOptions, Loca
 from registry_controller.cli.output import Cell, Form, Printer, Table, Tone, align_columns, say
 
 if TYPE_CHECKING:
-    from registry_controller.kube.writer import Writer
+    from registry_controller.kube.connect import Reader
 
 EVENTS: Final = GVR("", "v1", "events", True)
 _QUERY: Final = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "1800"}
@@ -107,14 +107,14 @@ async def _show(options: GlobalOptions, kind: str, name: str, *, is_watching: bo
         say("there are no Events")
 
 
-async def watch_events(writer: Writer) -> AsyncIterator[Manifest]:
+async def watch_events(reader: Reader) -> AsyncIterator[Manifest]:
     """Yield the Events that are there, and then each new or changed one, for ever; connect again after an error."""
     from registry_controller.api.selection import EVERYTHING  # noqa: PLC0415  late, as above
 
     seen: dict[str, str] = {}
     while True:
         try:
-            async with writer.stream(EVENTS, EVERYTHING, query=_QUERY, silence_s=_SILENCE_S) as chunks:
+            async with reader.stream(EVENTS, EVERYTHING, query=_QUERY, silence_s=_SILENCE_S) as chunks:
                 async for found in _read_lines(chunks):
                     info = meta.metadata_of(found)
                     uid, revision = str(info.get("uid")), str(info.get("resourceVersion"))

@@ -25,7 +25,7 @@ from registry_controller.cli.options import load_settings
 from registry_controller.cli.output import Form, format_document, say
 
 if TYPE_CHECKING:
-    from registry_controller.kube.writer import Writer
+    from registry_controller.kube.connect import Reader
 
 _OBJECTS: Final = (meta.CLUSTERS, meta.FEATURES, meta.RULES)
 _DEFINITIONS: Final = GVR("apiextensions.k8s.io", "v1", "customresourcedefinitions", False)
@@ -137,7 +137,7 @@ async def _gather(connection: LocalConnection, namespace: str, folder: str, foun
             await _gather_pod(writer, pod, namespace, folder, found)
 
 
-async def _gather_pod(writer: Writer, pod: Manifest, namespace: str, folder: str, found: GatheredFiles) -> None:
+async def _gather_pod(reader: Reader, pod: Manifest, namespace: str, folder: str, found: GatheredFiles) -> None:
     """Read logs and metrics of a Pod, through the API server."""
     name = str(meta.metadata_of(pod).get("name"))
     base = f"/api/v1/namespaces/{namespace}/pods/{name}"
@@ -149,7 +149,7 @@ async def _gather_pod(writer: Writer, pod: Manifest, namespace: str, folder: str
         parts[f"{name}.metrics.txt"] = f"{base}:{port}/proxy/metrics"
     for file, path in parts.items():
         try:
-            found.files[f"{folder}/pods/{file}"] = await writer.get_path(path, limit_bytes=2 * _LOG_BYTES)
+            found.files[f"{folder}/pods/{file}"] = await reader.get_path(path, limit_bytes=2 * _LOG_BYTES)
         except RegistryError as error:
             found.problems.append(f"{folder}: {error}")
 
