@@ -18,6 +18,7 @@ from typing import Final
 GUIDES: Final = (
     "README.md",
     "deploy/helm/cluster-registry/README.md",
+    "docs/alerts.md",
     "docs/command-line.md",
     "docs/concepts.md",
     "docs/gitops.md",
