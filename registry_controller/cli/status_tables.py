@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from registry_controller.admin.group_status import GroupStatus, PeerState
-from registry_controller.admin.member_view import MemberView
+from registry_controller.admin.group_status import GroupStatus, PeerView
+from registry_controller.admin.member_view import GroupMember
 from registry_controller.api.cluster import State
 from registry_controller.api.daemon_report import CopyCounts
 from registry_controller.cli.output import Cell, Table, Tone
@@ -60,7 +60,7 @@ def _members_table(status: GroupStatus, *, now: datetime) -> Table:
     return Table(headings, rows, only_wide=frozenset({"KUBERNETES", "RENEWED"}))
 
 
-def _daemon_cells(view: MemberView, *, now: datetime) -> Sequence[str | Cell]:
+def _daemon_cells(view: GroupMember, *, now: datetime) -> Sequence[str | Cell]:
     renewed = format_age(view.renewed, now)
     return [
         view.version or _NONE,
@@ -90,7 +90,7 @@ def _peers_table(status: GroupStatus, *, now: datetime) -> Table:
     return Table(["MEMBER", "STATE", "SINCE", "LAST CONTACT", "DAEMON", "CRDS", "REASON"], rows)
 
 
-def _state_cell(one: PeerState, *, now: datetime | None) -> Cell:
+def _state_cell(one: PeerView, *, now: datetime | None) -> Cell:
     """Return the state of a member, with the time since then where `now` is given."""
     if one.report is None:
         return Cell("unknown", Tone.BAD)

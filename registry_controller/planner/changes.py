@@ -23,7 +23,7 @@ _SERVER_SET: Final = frozenset(
 _SHOWN_OF_SECRETS: Final = (("metadata", "labels"), ("metadata", "finalizers"), ("type",), ("immutable",))
 """The fields of a Secret whose values are shown: annotations may repeat its data, as kubectl's annotation does."""
 _MISSING: Final = object()
-_Path = tuple[str | int, ...]
+_FieldPath = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def list_field_changes(before: Any, after: Any, *, is_secret: bool) -> Sequence[
     return found
 
 
-def _compare(before: Any, after: Any, path: _Path) -> Iterator[tuple[_Path, Any, Any]]:
+def _compare(before: Any, after: Any, path: _FieldPath) -> Iterator[tuple[_FieldPath, Any, Any]]:
     """Yield path, former value and new value of each leaf that differs; a missing value is `_MISSING`."""
     if _is_ignored(path) or before == after:
         return
@@ -127,13 +127,13 @@ def _item(values: Sequence[Any], at: int) -> Any:
     return values[at] if at < len(values) else _MISSING
 
 
-def _is_ignored(path: _Path) -> bool:
+def _is_ignored(path: _FieldPath) -> bool:
     if path[:1] == ("metadata",) and len(path) == 2:
         return path[1] in _SERVER_SET
     return path == ("metadata", "annotations", meta.KUBECTL_LAST_APPLIED)
 
 
-def _describe(path: _Path, before: Any, after: Any, *, is_secret: bool) -> FieldChange:
+def _describe(path: _FieldPath, before: Any, after: Any, *, is_secret: bool) -> FieldChange:
     sign = "+" if before is _MISSING else "-" if after is _MISSING else "~"
     name = format_field(path)
     if is_secret and not any(path[: len(shown)] == shown for shown in _SHOWN_OF_SECRETS):
@@ -143,7 +143,7 @@ def _describe(path: _Path, before: Any, after: Any, *, is_secret: bool) -> Field
     return FieldChange(sign, f"{name}: {_shorten(after if sign == '+' else before)}")
 
 
-def format_field(path: _Path) -> str:
+def format_field(path: _FieldPath) -> str:
     """Return a path as in a JSONPath: `spec.ports[0].name`, `metadata.labels["a.b/c"]`."""
     text = ""
     for part in path:

@@ -41,6 +41,7 @@ CLUSTER_REASONS = {
     ("ClusterMetadataSet", "ClusterMetadataSet"): "Healthy",
     ("ClusterMetadataSet", "ClusterMetadataIsNotSet"): "Degraded",
     ("Ready", "ClusterIsReady"): "Healthy", ("Ready", "ClusterIsNotReady"): "Degraded",
+    ("Ready", "ClusterIsDisabled"): "Suspended", ("Ready", "Connecting"): "Progressing",
     ("ClustersSynced", "ClustersAreSynced"): "Healthy", ("ClustersSynced", "ClustersAreNotSynced"): "Progressing",
     ("RulesMissing", "RulesMissing"): "Degraded",
     ("OwnClusterMissing", "Missing"): "Degraded", ("OwnClusterMissing", "MissingForLong"): "Degraded",
@@ -51,8 +52,14 @@ CLUSTER_REASONS = {
 FALSE = {
     "InvalidSpec", "FieldsPruned", "UnknownFields", "NotAsWritten", "LaterFormat", "Failing", "Conflict", "Waiting",
     "DeletionHalted", "NotAccepted", "NotStalled", "ClusterIsNotLocal", "LocalClusterIsNotConflicting",
-    "ClusterMetadataIsNotSet", "ClusterIsNotReady", "ClustersAreNotSynced", "Counting",
+    "ClusterMetadataIsNotSet", "ClusterIsNotReady", "ClusterIsDisabled", "Connecting", "ClustersAreNotSynced",
+    "Counting",
 }  # fmt: skip
+STATES = {
+    "ClusterIsNotReady": "Failed", "ClusterMetadataIsNotSet": "Failed", "LocalClusterIsConflicting": "Failed",
+    "ClusterIsConflicting": "Failed", "ClusterIsDisabled": "Disabled", "Connecting": "",
+}  # fmt: skip
+"""The `status.state` of a Cluster with a condition of this reason; `Ready` with any other reason."""
 UNKNOWN = {
     ("Synced", "Suspended"),
     ("Synced", "LocalClusterUnclear"),
@@ -144,13 +151,8 @@ def test_an_object_without_a_status_is_progressing(kind: str) -> None:
 @pytest.mark.parametrize(("kind", "reason"), CLUSTER_REASONS)
 def test_the_health_of_a_cluster(kind: str, reason: str) -> None:
     expected = CLUSTER_REASONS[kind, reason]
-    is_failed = reason in (
-        "ClusterIsNotReady",
-        "ClusterMetadataIsNotSet",
-        "LocalClusterIsConflicting",
-        "ClusterIsConflicting",
-    )
-    status = {"state": "Failed" if is_failed else "Ready", "message": "", "conditions": [condition(kind, reason)]}
+    state = STATES.get(reason, "Ready")
+    status = {"state": state, "message": "", "conditions": [condition(kind, reason)]}
     assert health("Cluster", {"metadata": {}, "status": status}) == expected
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from registry_controller.admin.group_status import GroupStatus, build_document
-from registry_controller.admin.member_view import MemberObjects, MemberView, read_rule, view_member
+from registry_controller.admin.member_view import GroupMember, MemberObjects, read_rule, view_member
 from registry_controller.api import meta
 from registry_controller.api.daemon_lease import DaemonLease
 from registry_controller.api.daemon_report import CopyCounts, DaemonReport, DefinitionReport, PeerReport, RuleReport
@@ -44,7 +44,7 @@ def peer(name: str, state: str = "Ready", reason: str = "") -> PeerReport:
     return PeerReport(name, ID[name], state, reason, "2026-01-10T11:00:00Z", "2026-01-10T11:59:00Z")
 
 
-def view(name: str, *leases: DaemonLease, clusters: Any = None, rules: Any = ()) -> MemberView:
+def view(name: str, *leases: DaemonLease, clusters: Any = None, rules: Any = ()) -> GroupMember:
     stored = [cluster(name)] if clusters is None else clusters
     objects = MemberObjects(ID[name], clusters=stored, rules=rules, leases=leases)
     return view_member(f"kind-{name}", objects, server_version="v1.36.0", now=NOW)
@@ -96,7 +96,7 @@ def test_a_report_of_a_later_format_leaves_the_status_of_the_clusters() -> None:
 
 
 def test_a_cluster_that_cannot_be_read_is_a_problem() -> None:
-    status = GroupStatus([view("a", lease(report("a"))), MemberView("kind-b", failure="context kind-b: no answer")])
+    status = GroupStatus([view("a", lease(report("a"))), GroupMember("kind-b", failure="context kind-b: no answer")])
     assert status.problems == ["context kind-b: no answer"]
     (section, *_) = build_sections(status, now=NOW)
     assert "cannot be read" in [cell.text for cell in section.table.rows[1] if isinstance(cell, Cell)]
