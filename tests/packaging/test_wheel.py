@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -64,3 +66,16 @@ def test_the_daemon_loads_without_uvloop(installed: Path, tmp_path: Path) -> Non
 def test_the_newest_python_has_wheels_on_linux(target: Target) -> None:
     """`hack/wheels` asks for the other versions and platforms."""
     assert missing_wheels(target, python="3.14") is None
+
+
+@pytest.mark.timeout(2 * _LIMIT_S)
+def test_the_bill_of_materials_lists_the_locked_packages(tmp_path: Path) -> None:
+    """`hack/sbom` installs its tools once, into .cache."""
+    _run(str(ROOT / "hack" / "sbom"), str(tmp_path / "sbom.json"))
+    written = json.loads((tmp_path / "sbom.json").read_text(encoding="utf-8"))
+    assert written["bomFormat"] == "CycloneDX"
+    named = written["metadata"]["component"]
+    assert (named["name"], named["version"]) == ("registry-controller", __version__)
+    lock = (ROOT / "requirements" / "run.lock").read_text(encoding="utf-8")
+    pinned = set(re.findall(r"^([\w.-]+)==([\w.]+)", lock, re.MULTILINE))
+    assert {(component["name"], component["version"]) for component in written["components"]} == pinned
