@@ -37,7 +37,7 @@ def _explain(error: OSError) -> str:
     match error.errno:
         case errno.EADDRINUSE:
             return "the address is in use; stop the other program, or give another port"
-        case errno.EADDRNOTAVAIL:
+        case errno.EADDRNOTAVAIL | None:  # since Python 3.13, asyncio raises an error without a number
             return "this host does not have the address; give one that it has, or only a port"
         case errno.EACCES:
             return "the port needs a right of the process; give a port of 1024 or above"

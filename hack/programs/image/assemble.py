@@ -179,7 +179,8 @@ def write_accounts(image: Path) -> None:
 def compile_imported(image: Path) -> None:
     """Compile the imported modules: the root is read-only in a Pod, and each start would compile it again."""
     command = [sys.executable, "-B", "-c", _IMPORT_ALL]
-    imported = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")
+    # Not in the folder of the build, where Python would find the sources instead of the installed program.
+    imported = subprocess.run(command, cwd="/", capture_output=True, text=True, check=True).stdout.split("\n")
     for name in sorted(set(imported) - {""}):
         path = image / Path(name).relative_to("/")
         if path.is_file() and not compileall.compile_file(
