@@ -65,6 +65,7 @@ RECIPES = {
     "helm": Recipe("helm", "helm.sh/helm/v4/cmd/helm", "helm.sh/helm/v4", _HELM_STAMPS, 65),
     "kubelet": _kubernetes("kubelet", expected_s=90),
     "kube-scheduler": _kubernetes("kube-scheduler", expected_s=40),
+    "validate-krew-manifest": Recipe("krew", "sigs.k8s.io/krew/cmd/validate-krew-manifest", "sigs.k8s.io/krew", (), 30),
 }
 NODE_PROGRAMS = ("kubelet", "kube-scheduler")
 """The programs that only clusters with real nodes need (`hack.pods`)."""

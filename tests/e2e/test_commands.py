@@ -195,11 +195,11 @@ def test_events_of_the_registrys_objects_are_shown_and_watched(members: list[Mem
         lambda: (text := ask(merged, "events", "cluster", "--context", first.name)[0]) and "cluster/" in text and text
     )
     assert told.splitlines()[0].split() == ["LAST", "SEEN", "CONTEXT", "TYPE", "REASON", "OBJECT", "MESSAGE"]
-    watching = subprocess.Popen(
+    command = subprocess.Popen(
         [str(BIN / "registry-controller"), "--kubeconfig", str(merged), "events", "--watch", "rsr/watched"],
         stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
-    try:
+    with command as watching:
         first.apply(rule("watched", CONFIG_MAP, {"match": [{"objectKey": {"name": "none"}}]}))
         info = first.get("rsr", "watched")["metadata"]
         about = {"apiVersion": "clusterregistry.k8s.cisco.com/v1alpha1", "kind": "ResourceSyncRule", "name": "watched"}
@@ -213,8 +213,6 @@ def test_events_of_the_registrys_objects_are_shown_and_watched(members: list[Mem
         assert watching.stdout is not None
         line = next(line for line in watching.stdout if "Tested" in line)
         assert line.split("   ")[1:] == ["Warning", "Tested", "resourcesyncrule/watched", "a message\n"]
-    finally:
         watching.kill()
-        watching.wait()
     first.kubectl("delete", "rsr", "watched")
     first.kubectl("delete", "event", "watched.1", "-n", "default")
