@@ -238,7 +238,8 @@ def _image_flags(image: str) -> str:
 
 
 def _path() -> str:
-    """Return a PATH with the built tools behind the user's own tools."""
+    """Return a PATH with the built tools and this program behind the user's own tools."""
     folders = [os.environ.get("PATH", os.defpath)]
     folders += [str(path.parent) for path in ensure_binaries(["kubectl", "helm"]).values()]
+    folders.append(str(_PROGRAM.parent))
     return os.pathsep.join(folders)

@@ -38,6 +38,7 @@ class LoopbackStage:
         tools.mkdir()
         for tool in ("kubectl", "helm"):
             (tools / tool).symlink_to(binaries[tool])
+        (tools / "registry-controller").symlink_to(_BIN / "registry-controller")
         self._tools = tools
         homes = {
             f"HELM_{kind}_HOME": f"{self._group.directory}/helm/{kind.lower()}" for kind in ("CACHE", "CONFIG", "DATA")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .stage import NAMESPACE, Actor, Stage
 
 _RULE = "docs/examples/greetings-rule.yaml"
@@ -15,16 +17,15 @@ def play(stage: Stage) -> None:
     first, second, third = stage.actors
     terminal = stage.terminal
 
-    terminal.step(f"{first.name} and {second.name} swap: each copies its Cluster and its Secret to the other")
-    _swap(stage, first, second)
+    terminal.step(f"{first.name} and {second.name} join by a swap: each copies its Cluster and its Secret to the other")
+    _join(stage, first, second)
     _members(stage, first, others=[second])
     _members(stage, second, others=[first])
 
     terminal.step(f"{third.name} joins by one swap with {first.name}")
-    _swap(stage, first, third)
+    _join(stage, first, third)
     terminal.explain(f"{second.name} and {third.name} have not swapped. They find each other through {first.name}:")
-    for actor in stage.actors:
-        _members(stage, actor, others=[other for other in stage.actors if other is not actor])
+    terminal.run(_status(stage.actors))
 
     _sync(stage, first, second, third)
     _repair(stage, second, third)
@@ -48,10 +49,14 @@ def _install(stage: Stage) -> None:
         stage.terminal.until(secret, lambda out: "cluster-registry-secret" in out, condition="the Secret exists")
 
 
-def _swap(stage: Stage, one: Actor, other: Actor) -> None:
-    for giver, taker in ((one, other), (other, one)):
-        for resource in (f"-n {NAMESPACE} secret {giver.name}", f"cluster {giver.name}"):
-            stage.terminal.run(f"{giver.kubectl} get {resource} -o yaml | {taker.kubectl} create -f -")
+def _join(stage: Stage, one: Actor, other: Actor) -> None:
+    stage.terminal.run(f"registry-controller join --context {one.context} --context {other.context}")
+
+
+def _status(actors: Sequence[Actor]) -> str:
+    """Return the command that waits until all is well, and shows the group."""
+    contexts = " ".join(f"--context {actor.context}" for actor in actors)
+    return f"registry-controller status {contexts} --wait 90s"
 
 
 def _members(stage: Stage, actor: Actor, *, others: list[Actor]) -> None:
