@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from registry_controller.admin.member_view import INTENDED, GroupMember, MemberObjects, add_counts, view_member
+from registry_controller.admin.member_view import INTENDED, MemberObjects, SiteView, add_counts, view_member
 from registry_controller.admin.sites import Site, Sites
 from registry_controller.api import meta
 from registry_controller.api.cluster import State
@@ -32,10 +32,10 @@ class Member(NamedTuple):
     name: str
 
 
-class PeerView(NamedTuple):
+class FoundMember(NamedTuple):
     """One member as another one finds it; `report` is None for an unknown member."""
 
-    viewer: GroupMember
+    viewer: SiteView
     member: Member
     report: PeerReport | None
 
@@ -48,7 +48,7 @@ class PeerView(NamedTuple):
 class RuleAt(NamedTuple):
     """A rule at one member."""
 
-    viewer: GroupMember
+    viewer: SiteView
     rule: RuleReport
 
     @property
@@ -68,7 +68,7 @@ class OwnerCopies(NamedTuple):
 class GroupStatus:
     """The members' views, in the order of their contexts."""
 
-    views: Sequence[GroupMember]
+    views: Sequence[SiteView]
 
     @property
     def members(self) -> Sequence[Member]:
@@ -80,10 +80,10 @@ class GroupStatus:
         return sorted((Member(uid, name) for uid, name in found.items()), key=lambda one: (one.name, one.cluster_id))
 
     @property
-    def connections(self) -> Sequence[PeerView]:
+    def connections(self) -> Sequence[FoundMember]:
         """Each member as each cluster finds it, itself included."""
         read = [view for view in self.views if not view.failure]
-        return [PeerView(view, member, view.peer(member.cluster_id)) for view in read for member in self.members]
+        return [FoundMember(view, member, view.peer(member.cluster_id)) for view in read for member in self.members]
 
     @property
     def rules(self) -> Sequence[RuleAt]:
@@ -126,7 +126,7 @@ class GroupStatus:
                 yield f"{at.viewer.title}: rule {rule.name}: {reason}"
 
 
-def _spell_connection(one: PeerView) -> str:
+def _spell_connection(one: FoundMember) -> str:
     viewer, report = one.viewer.title, one.report
     if report is None:
         return f"{viewer} does not know {one.member.name}; let them join by `registry-controller join`"
@@ -138,11 +138,11 @@ def _spell_connection(one: PeerView) -> str:
 async def read_group(sites: Sites, *, now: datetime) -> GroupStatus:
     """Read the views of all sites at once."""
     views = await asyncio.gather(*(_read_view(site, now=now) for site in sites.reached))
-    failures = [GroupMember(label=label, failure=text) for label, text in sites.failures.items()]
+    failures = [SiteView(label=label, failure=text) for label, text in sites.failures.items()]
     return GroupStatus([*views, *failures])
 
 
-async def _read_view(site: Site, *, now: datetime) -> GroupMember:
+async def _read_view(site: Site, *, now: datetime) -> SiteView:
     client = site.client
     try:
         objects = MemberObjects(
@@ -155,7 +155,7 @@ async def _read_view(site: Site, *, now: datetime) -> GroupMember:
         version = await client.read_version()
     except RegistryError as error:
         text = str(error)
-        return GroupMember(label=site.label, failure=text if text.startswith(client.place) else f"{site.label}: {text}")
+        return SiteView(label=site.label, failure=text if text.startswith(client.place) else f"{site.label}: {text}")
     return view_member(site.label, objects, server_version=version, now=now)
 
 
@@ -189,7 +189,7 @@ def build_document(status: GroupStatus) -> Mapping[str, Any]:
     }
 
 
-def _member_document(view: GroupMember) -> Mapping[str, Any]:
+def _member_document(view: SiteView) -> Mapping[str, Any]:
     if view.failure:
         return {"context": view.label, "failure": view.failure}
     return {

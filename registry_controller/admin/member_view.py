@@ -34,7 +34,7 @@ class MemberObjects:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupMember:
+class SiteView:
     """One member. `label` is its context, `name` that of its Cluster, empty before it has one.
 
     `failure` is why the cluster could not be read; then all else is empty. `definitions_since` is the creation of the
@@ -67,7 +67,7 @@ class GroupMember:
         return next((one for one in self.peers if one.cluster_id == cluster_id), None)
 
 
-def view_member(label: str, objects: MemberObjects, *, server_version: str, now: datetime) -> GroupMember:
+def view_member(label: str, objects: MemberObjects, *, server_version: str, now: datetime) -> SiteView:
     """Build the view of one member."""
     own = with_id(objects.clusters, objects.cluster_id)
     leases = sorted(objects.leases, key=lambda one: str(one.renewed or ""), reverse=True)
@@ -77,7 +77,7 @@ def view_member(label: str, objects: MemberObjects, *, server_version: str, now:
     version = read_daemon_version(meta.annotations_of(own[0]).get(meta.DAEMON, "")) if own else ""
     created = sorted(str(meta.metadata_of(one).get("creationTimestamp") or "") for one in objects.definitions)
     renewed = leases[0].renewed if leases else None
-    return GroupMember(
+    return SiteView(
         label=label,
         name=key_of(own[0]).name if own else "",
         cluster_id=objects.cluster_id,

@@ -101,7 +101,7 @@ def _print_status(options: GlobalOptions, status: GroupStatus) -> None:
     if printer.is_for_programs:
         printer.print_document(build_document(status))
     else:
-        for section in build_sections(status, now=datetime.now(UTC)):
+        for section in build_sections(status, now=datetime.now(UTC), is_wide=printer.form is Form.WIDE):
             printer.print_text(section.title, Tone.STRONG)
             printer.print_table(section.table)
             click.echo()

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from registry_controller.admin.group_status import GroupStatus, PeerView
-from registry_controller.admin.member_view import GroupMember
+from registry_controller.admin.group_status import FoundMember, GroupStatus, OwnerCopies
+from registry_controller.admin.member_view import SiteView
 from registry_controller.api.cluster import State
 from registry_controller.api.daemon_report import CopyCounts
+from registry_controller.api.names import CORE_RULES
 from registry_controller.cli.output import Cell, Table, Tone
 
 _NONE: Final = Cell("-", Tone.MINOR)
@@ -23,8 +24,11 @@ class Section(NamedTuple):
     table: Table
 
 
-def build_sections(status: GroupStatus, *, now: datetime) -> Iterator[Section]:
-    """Build the tables; with one cluster, one line for each member that it knows."""
+def build_sections(status: GroupStatus, *, now: datetime, is_wide: bool = False) -> Iterator[Section]:
+    """Build the tables; with one cluster, one line for each member that it knows.
+
+    The copies of the core rules are shown where some are not in step, and with `is_wide`.
+    """
     read = [view for view in status.views if not view.failure]
     if len(status.views) == 1 and read:
         yield Section(f"members, as {read[0].title} sees them", _peers_table(status, now=now))
@@ -41,10 +45,17 @@ def build_sections(status: GroupStatus, *, now: datetime) -> Iterator[Section]:
             for at in rules
         ]
         yield Section("rules that are not in step", Table(["MEMBER", "RULE", "REASON", "MESSAGE"], rows))
-    if copies := status.copies:
+    if copies := [one for one in status.copies if is_wide or not _is_plain(one)]:
         headings = ["RULE", "OWNER", "IN STEP", "BEHIND", "FAILING", "HELD", "CONFLICTING", "SKIPPED"]
         rows = [[one.rule, one.counts.owner, *_count_cells(one.counts)] for one in copies]
         yield Section("copies by rule and owner", Table(headings, rows, only_wide=frozenset({"SKIPPED"})))
+
+
+def _is_plain(copies: OwnerCopies) -> bool:
+    """Return whether copies are of a core rule, and in step."""
+    counts = copies.counts
+    others = counts.behind + counts.failing + counts.held + counts.conflicting
+    return copies.rule in CORE_RULES and not others
 
 
 def _members_table(status: GroupStatus, *, now: datetime) -> Table:
@@ -60,7 +71,7 @@ def _members_table(status: GroupStatus, *, now: datetime) -> Table:
     return Table(headings, rows, only_wide=frozenset({"KUBERNETES", "RENEWED"}))
 
 
-def _daemon_cells(view: GroupMember, *, now: datetime) -> Sequence[str | Cell]:
+def _daemon_cells(view: SiteView, *, now: datetime) -> Sequence[str | Cell]:
     renewed = format_age(view.renewed, now)
     return [
         view.version or _NONE,
@@ -90,7 +101,7 @@ def _peers_table(status: GroupStatus, *, now: datetime) -> Table:
     return Table(["MEMBER", "STATE", "SINCE", "LAST CONTACT", "DAEMON", "CRDS", "REASON"], rows)
 
 
-def _state_cell(one: PeerView, *, now: datetime | None) -> Cell:
+def _state_cell(one: FoundMember, *, now: datetime | None) -> Cell:
     """Return the state of a member, with the time since then where `now` is given."""
     if one.report is None:
         return Cell("unknown", Tone.BAD)

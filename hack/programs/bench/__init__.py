@@ -10,6 +10,7 @@ burst       many changes as fast as the source takes them
 hot         one object, changed 20 times a second
 edit        a rule that concerns one object is edited beside a rule that holds many; then the large rule
 delete      many objects are deleted at their owner
+join        fresh members join one group, on clusters of their own
 usage       CPU time of the sink's daemon for each change, and its parts
 sampled     the daemon under a sampler, a program of its own
 report      medians, bounds, a table and JSON
@@ -31,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .report import Line
 
-DEFAULTS = {"relay": 0, "bulk": 2000, "burst": 1000, "edit": 3000, "delete": 1000, "hot": 0}
+DEFAULTS = {"relay": 0, "bulk": 2000, "burst": 1000, "edit": 3000, "delete": 1000, "hot": 0, "join": 5}
 """The works, and how many objects each has; 0 where the work has no number."""
 _QUICK = 20
 
@@ -83,7 +84,7 @@ def _measure(works: Sequence[tuple[str, int]], *, options: argparse.Namespace) -
     """Measure the works in turn on one test bed; return the figures and the card of the machine."""
     import uvloop
 
-    from . import bulk, burst, delete, edit, hot, relay
+    from . import bulk, burst, delete, edit, hot, join, relay
     from .bed import make_bed
     from .objects import Effort
     from .report import card, write_json
@@ -93,9 +94,22 @@ def _measure(works: Sequence[tuple[str, int]], *, options: argparse.Namespace) -
     if options.quick:
         effort = Effort(rounds=1, changes=5, seconds=1.0, connections=(8,), sample=_QUICK)
     load = os.getloadavg()[0]
+    joins = [2 if options.quick else number for work, number in works if work == "join"]
+    joined: list[Line] = []
+    version = ""
+    for members in joins:
+        print(f"join {members}: {effort.rounds} rounds", flush=True)
+        found_lines, version = join.measure(count=members, rounds=effort.rounds)
+        joined += found_lines
+    works = [(work, number) for work, number in works if work != "join"]
+    if not works:
+        found = card(kubernetes=version, fsync=False, load=load)
+        if options.json:
+            write_json(options.json, card=found, lines=joined, profiles=[])
+        return joined, found
     with make_bed(fsync=options.fsync, is_sampled=options.profile) as bed:
         version = bed.source.api.get("/version")["gitVersion"]
-        lines: list[Line] = []
+        lines = joined
         for work, number in works:
             count = _QUICK if options.quick and number else number
             print(f"{work} {count}".removesuffix(" 0") + f": {effort.rounds} rounds", flush=True)

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from registry_controller.admin.group_status import GroupStatus, build_document
-from registry_controller.admin.member_view import GroupMember, MemberObjects, read_rule, view_member
+from registry_controller.admin.member_view import MemberObjects, SiteView, read_rule, view_member
 from registry_controller.api import meta
 from registry_controller.api.daemon_lease import DaemonLease
 from registry_controller.api.daemon_report import CopyCounts, DaemonReport, DefinitionReport, PeerReport, RuleReport
 from registry_controller.api.meta import ClusterUID
+from registry_controller.api.names import CORE_RULES
 from registry_controller.cli.output import Cell
 from registry_controller.cli.status_tables import build_sections, format_age
 
@@ -44,7 +45,7 @@ def peer(name: str, state: str = "Ready", reason: str = "") -> PeerReport:
     return PeerReport(name, ID[name], state, reason, "2026-01-10T11:00:00Z", "2026-01-10T11:59:00Z")
 
 
-def view(name: str, *leases: DaemonLease, clusters: Any = None, rules: Any = ()) -> GroupMember:
+def view(name: str, *leases: DaemonLease, clusters: Any = None, rules: Any = ()) -> SiteView:
     stored = [cluster(name)] if clusters is None else clusters
     objects = MemberObjects(ID[name], clusters=stored, rules=rules, leases=leases)
     return view_member(f"kind-{name}", objects, server_version="v1.36.0", now=NOW)
@@ -96,7 +97,7 @@ def test_a_report_of_a_later_format_leaves_the_status_of_the_clusters() -> None:
 
 
 def test_a_cluster_that_cannot_be_read_is_a_problem() -> None:
-    status = GroupStatus([view("a", lease(report("a"))), GroupMember("kind-b", failure="context kind-b: no answer")])
+    status = GroupStatus([view("a", lease(report("a"))), SiteView("kind-b", failure="context kind-b: no answer")])
     assert status.problems == ["context kind-b: no answer"]
     (section, *_) = build_sections(status, now=NOW)
     assert "cannot be read" in [cell.text for cell in section.table.rows[1] if isinstance(cell, Cell)]
@@ -119,6 +120,15 @@ def test_copies_are_added_up_by_rule_and_owner() -> None:
     status = GroupStatus([one, replace(one, label="kind-c", name="c", cluster_id="id-c")])
     (found,) = status.copies
     assert (found.rule, found.counts) == ("r", CopyCounts("b", in_step=4, held=2))
+
+
+def test_copies_of_core_rules_that_are_in_step_are_in_the_wide_form_only() -> None:
+    (core, *_) = CORE_RULES
+    for counts, is_shown in ((CopyCounts("b", in_step=2), False), (CopyCounts("b", behind=1), True)):
+        status = GroupStatus([view("a", lease(report("a", rules=(RuleReport(core, "True", owners=(counts,)),))))])
+        titles = [section.title for section in build_sections(status, now=NOW)]
+        assert ("copies by rule and owner" in titles) is is_shown
+        assert "copies by rule and owner" in [one.title for one in build_sections(status, now=NOW, is_wide=True)]
 
 
 def test_a_rule_without_a_report_is_read_from_its_status() -> None:
