@@ -12,6 +12,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 test: controlplanes ## run all tests, on real control planes
+	@$(PYTHON) -m hack.controlplane build --for-tests >/dev/null
 	@$(PYTHON) -m pytest -n $$(( $$(nproc) < 4 ? $$(nproc) + 1 : 4 )) --dist loadfile --no-loadscope-reorder
 
 test-pods: controlplanes ## run the image in Pods, on two clusters with real nodes; needs root, Linux and Debian's packages

@@ -31,7 +31,7 @@ _LOCK_POLL_S = 0.1
 class Recipe:
     """The way to build a program: module folder, package, and the seconds of a build (cold caches, two cores).
 
-    overlay: a file for go's flag of that name. Its path must change with its content.
+    overlay: a file for go's flag of that name. Its path must change with its content. tags: go's build tags.
     """
 
     folder: str
@@ -40,6 +40,7 @@ class Recipe:
     stamps: tuple[str, ...]
     expected_s: int
     overlay: Path | None = None
+    tags: str = ""
 
 
 _VERSION = "k8s.io/component-base/version"
@@ -57,6 +58,7 @@ def _kubernetes(name: str, *, expected_s: int) -> Recipe:
 
 
 _HELM_STAMPS = ("helm.sh/helm/v4/internal/version.version={version}",)
+_PROMETHEUS = "github.com/prometheus/prometheus"
 RECIPES = {
     "etcd": Recipe("etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", (), 30),
     "kube-apiserver": _kubernetes("kube-apiserver", expected_s=230),
@@ -66,10 +68,14 @@ RECIPES = {
     "kubelet": _kubernetes("kubelet", expected_s=90),
     "kube-scheduler": _kubernetes("kube-scheduler", expected_s=40),
     "validate-krew-manifest": Recipe("krew", "sigs.k8s.io/krew/cmd/validate-krew-manifest", "sigs.k8s.io/krew", (), 30),
+    # Without the service discoveries, which link the clients of all clouds.
+    "promtool": Recipe("promtool", f"{_PROMETHEUS}/cmd/promtool", _PROMETHEUS, (), 120, tags="remove_all_sd"),
 }
 NODE_PROGRAMS = ("kubelet", "kube-scheduler")
 """The programs that only clusters with real nodes need (`hack.pods`)."""
-DEFAULT_PROGRAMS = tuple(name for name in RECIPES if name not in NODE_PROGRAMS)
+TEST_PROGRAMS = ("validate-krew-manifest", "promtool")
+"""The programs that only tests of this project run; no control plane needs them."""
+DEFAULT_PROGRAMS = tuple(name for name in RECIPES if name not in {*NODE_PROGRAMS, *TEST_PROGRAMS})
 
 
 def ensure_binaries(names: Iterable[str] = DEFAULT_PROGRAMS) -> dict[str, Path]:
@@ -180,7 +186,8 @@ def _flags(recipe: Recipe) -> list[str]:
     version, major, minor = pinned.groups()
     stamps = [f"-X {stamp.format(version=version, major=major, minor=minor)}" for stamp in recipe.stamps]
     overlay = ["-overlay", str(recipe.overlay)] if recipe.overlay is not None else []
-    return ["-trimpath", *overlay, "-ldflags", " ".join(["-s", "-w", *stamps])]
+    tags = ["-tags", recipe.tags] if recipe.tags else []
+    return ["-trimpath", *tags, *overlay, "-ldflags", " ".join(["-s", "-w", *stamps])]
 
 
 def _digest(recipe: Recipe, flags: list[str], toolchain: Toolchain) -> str:

@@ -11,7 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+<<<<<<< HEAD
 from .build import DEFAULT_PROGRAMS, RECIPES, ensure_binaries
+=======
+from .build import RECIPES, TEST_RECIPES, ensure_binaries
+>>>>>>> d81b2d72 (Add alerts and a dashboard to the chart, judged by promtool)
 from .cluster import PROGRAMS
 from .detached import Running, answers, detach, end, publish, running
 from .errors import ControlPlaneError
@@ -34,7 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _build(options: argparse.Namespace) -> int:
+<<<<<<< HEAD
     for name, path in ensure_binaries(options.names or DEFAULT_PROGRAMS).items():
+=======
+    names = [*(options.names or RECIPES), *(TEST_RECIPES if options.for_tests else ())]
+    for name, path in ensure_binaries(names).items():
+>>>>>>> d81b2d72 (Add alerts and a dashboard to the chart, judged by promtool)
         print(f"{name}\t{path}")
     return 0
 
@@ -117,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hack.controlplane", description="Real control planes on loopback.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     build = commands.add_parser("build", help="build the programs, and print their paths")
+<<<<<<< HEAD
     build.add_argument(
         "names",
         nargs="*",
@@ -124,6 +134,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="name of a program (all but kubelet and kube-scheduler)",
     )
+=======
+    known = [*RECIPES, *TEST_RECIPES, []]
+    build.add_argument(
+        "names", nargs="*", choices=known, metavar="NAME", help="name of a program (all but --for-tests)"
+    )
+    build.add_argument("--for-tests", action="store_true", help="also the programs that only tests run")
+>>>>>>> d81b2d72 (Add alerts and a dashboard to the chart, judged by promtool)
     build.set_defaults(run=_build)
     up = commands.add_parser("up", help="start N clusters")
     up.add_argument("size", type=int, metavar="N")
