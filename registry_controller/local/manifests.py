@@ -37,7 +37,7 @@ def registry_secret(key: ObjectKey, *, kubeconfig: str, labels: Mapping[str, str
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"namespace": key.namespace, "name": key.name, "labels": dict(labels)},
+        "metadata": {"namespace": key.namespace, "name": key.name, **({"labels": dict(labels)} if labels else {})},
         "type": meta.REGISTRY_SECRET_TYPE,
         "data": {meta.KUBECONFIG_KEY: base64.b64encode(kubeconfig.encode()).decode()},
     }
