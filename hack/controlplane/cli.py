@@ -11,11 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-<<<<<<< HEAD
-from .build import DEFAULT_PROGRAMS, RECIPES, ensure_binaries
-=======
-from .build import RECIPES, TEST_RECIPES, ensure_binaries
->>>>>>> d81b2d72 (Add alerts and a dashboard to the chart, judged by promtool)
+from .build import DEFAULT_PROGRAMS, RECIPES, TEST_PROGRAMS, ensure_binaries
 from .cluster import PROGRAMS
 from .detached import Running, answers, detach, end, publish, running
 from .errors import ControlPlaneError
@@ -38,12 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _build(options: argparse.Namespace) -> int:
-<<<<<<< HEAD
-    for name, path in ensure_binaries(options.names or DEFAULT_PROGRAMS).items():
-=======
-    names = [*(options.names or RECIPES), *(TEST_RECIPES if options.for_tests else ())]
+    names = [*(options.names or DEFAULT_PROGRAMS), *(TEST_PROGRAMS if options.for_tests else ())]
     for name, path in ensure_binaries(names).items():
->>>>>>> d81b2d72 (Add alerts and a dashboard to the chart, judged by promtool)
         print(f"{name}\t{path}")
     return 0
 
@@ -126,21 +118,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m hack.controlplane", description="Real control planes on loopback.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     build = commands.add_parser("build", help="build the programs, and print their paths")
-<<<<<<< HEAD
     build.add_argument(
         "names",
         nargs="*",
         choices=[*RECIPES, []],
         metavar="NAME",
-        help="name of a program (all but kubelet and kube-scheduler)",
-    )
-=======
-    known = [*RECIPES, *TEST_RECIPES, []]
-    build.add_argument(
-        "names", nargs="*", choices=known, metavar="NAME", help="name of a program (all but --for-tests)"
+        help="name of a program (those that a control plane needs)",
     )
     build.add_argument("--for-tests", action="store_true", help="also the programs that only tests run")
->>>>>>> d81b2d72 (Add alerts and a dashboard to the chart, judged by promtool)
     build.set_defaults(run=_build)
     up = commands.add_parser("up", help="start N clusters")
     up.add_argument("size", type=int, metavar="N")
