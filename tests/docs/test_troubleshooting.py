@@ -30,7 +30,10 @@ def test_each_message_of_the_page_is_one_of_the_code(header: str) -> None:
 
 @pytest.mark.parametrize("header", SOURCES)
 def test_each_row_has_an_anchor_a_cause_and_an_action(header: str) -> None:
-    special = {"message about this cluster": "local", "message of the command line": "cli"}
+    special = {
+        "message about this cluster": "local", "message of the command line": "cli",
+        "message of join, status or check": "group",
+    }  # fmt: skip
     prefix = special.get(header, header.rsplit(maxsplit=1)[-1].lower())
     for first, cause, action in table(PAGE, header=header):
         assert re.match(rf'<a id="{prefix}-[a-z-]+"></a>`', first)
