@@ -57,23 +57,27 @@ def _kubernetes(name: str, *, expected_s: int) -> Recipe:
     return Recipe(".", f"k8s.io/kubernetes/cmd/{name}", "k8s.io/kubernetes", _STAMPS, expected_s)
 
 
-_HELM_STAMPS = ("helm.sh/helm/v4/internal/version.version={version}",)
+def _helm(folder: str, module: str, *, expected_s: int) -> Recipe:
+    return Recipe(folder, f"{module}/cmd/helm", module, (f"{module}/internal/version.version={{version}}",), expected_s)
+
+
 _PROMETHEUS = "github.com/prometheus/prometheus"
 RECIPES = {
     "etcd": Recipe("etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", (), 30),
     "kube-apiserver": _kubernetes("kube-apiserver", expected_s=230),
     "kube-controller-manager": _kubernetes("kube-controller-manager", expected_s=70),
     "kubectl": _kubernetes("kubectl", expected_s=20),
-    "helm": Recipe("helm", "helm.sh/helm/v4/cmd/helm", "helm.sh/helm/v4", _HELM_STAMPS, 65),
+    "helm": _helm("helm", "helm.sh/helm/v4", expected_s=65),
     "kubelet": _kubernetes("kubelet", expected_s=90),
     "kube-scheduler": _kubernetes("kube-scheduler", expected_s=40),
+    "helm3": _helm("helm3", "helm.sh/helm/v3", expected_s=65),
     "validate-krew-manifest": Recipe("krew", "sigs.k8s.io/krew/cmd/validate-krew-manifest", "sigs.k8s.io/krew", (), 30),
     # Without the service discoveries, which link the clients of all clouds.
     "promtool": Recipe("promtool", f"{_PROMETHEUS}/cmd/promtool", _PROMETHEUS, (), 120, tags="remove_all_sd"),
 }
 NODE_PROGRAMS = ("kubelet", "kube-scheduler")
 """The programs that only clusters with real nodes need (`hack.pods`)."""
-TEST_PROGRAMS = ("validate-krew-manifest", "promtool")
+TEST_PROGRAMS = ("helm3", "validate-krew-manifest", "promtool")
 """The programs that only tests of this project run; no control plane needs them."""
 DEFAULT_PROGRAMS = tuple(name for name in RECIPES if name not in {*NODE_PROGRAMS, *TEST_PROGRAMS})
 

@@ -128,11 +128,13 @@ class Cluster:
         """Run kubectl as the admin and return its output; CommandError with its stderr when it fails."""
         return self._run("kubectl", argv, stdin=stdin, check=check, timeout_s=timeout_s)
 
-    def helm(self, *argv: str, stdin: str | None = None, check: bool = True, timeout_s: float = 600) -> str:
-        """Run helm as the admin, with its files inside the cluster's directory."""
-        if "helm" not in self._binaries:
-            self._binaries |= ensure_binaries(["helm"])
-        return self._run("helm", argv, stdin=stdin, check=check, timeout_s=timeout_s)
+    def helm(
+        self, *argv: str, stdin: str | None = None, check: bool = True, timeout_s: float = 600, program: str = "helm"
+    ) -> str:
+        """Run helm, or "helm3", as the admin, with its files inside the cluster's directory."""
+        if program not in self._binaries:
+            self._binaries |= ensure_binaries([program])
+        return self._run(program, argv, stdin=stdin, check=check, timeout_s=timeout_s)
 
     def audit(self, since: int = 0) -> list[Manifest]:
         """Read the audit events from an offset (bytes, of `audit_offset`) on."""
@@ -144,7 +146,8 @@ class Cluster:
 
     def _run(self, tool: str, argv: Sequence[str], *, stdin: str | None, check: bool, timeout_s: float) -> str:
         command = [str(self._binaries[tool]), *argv]
-        folders = {f"HELM_{kind.upper()}_HOME": f"{self.directory}/helm/{kind}" for kind in ("cache", "config", "data")}
+        kinds = ("cache", "config", "data")
+        folders = {f"HELM_{kind.upper()}_HOME": f"{self.directory}/{tool}/{kind}" for kind in kinds}
         env = {
             "PATH": os.defpath,
             "HOME": str(self.directory),
