@@ -47,7 +47,9 @@ def test_the_installed_program_lints_a_rule(installed: Path, tmp_path: Path) -> 
     assert __version__ in _run(program, "--version", cwd=tmp_path)
     _run(program, "lint", str(_RULE), cwd=tmp_path)
     wrong = tmp_path / "wrong.yaml"
-    wrong.write_text(_RULE.read_text(encoding="utf-8").replace("groupVersionKind:", "groupVersionKinds:"), encoding="utf-8")
+    wrong.write_text(
+        _RULE.read_text(encoding="utf-8").replace("groupVersionKind:", "groupVersionKinds:"), encoding="utf-8"
+    )
     done = subprocess.run([program, "lint", str(wrong)], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
 

@@ -113,7 +113,8 @@ def test_the_image_holds_python_certificates_and_the_program_only(image: BuiltIm
     assert [path for path in image.root.rglob("test*") if path.is_dir() and path.name in {"test", "tests"}] == []
     assert [path for path in _files(image) if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID)] == []
     assert {path.name for path in (image.root / "app" / "bin").iterdir() if not path.name.startswith("python")} == {
-        "registry-controller"
+        "kubectl-cluster_registry",
+        "registry-controller",
     }
 
 
