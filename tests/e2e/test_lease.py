@@ -32,7 +32,8 @@ def report(member: Member) -> DaemonReport:
 
 
 def peer(member: Member, other: Member) -> PeerReport:
-    return next(found for found in report(member).peers if found.name == other.name)
+    unknown = PeerReport(other.name, other.id)
+    return next((found for found in report(member).peers if found.name == other.name), unknown)
 
 
 def rule_report(member: Member, name: str) -> RuleReport:
