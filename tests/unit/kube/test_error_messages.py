@@ -294,7 +294,8 @@ async def test_a_missing_right_names_the_request_and_the_label_that_grants_it() 
         error = await ask(server)
     assert isinstance(error, Forbidden)
     assert error.lacks_right
-    grant = 'grant it with a ClusterRole labelled cluster-registry.k8s.cisco.com/reader-aggregated: "true" there, as the chart does'
+    label = "cluster-registry.k8s.cisco.com/reader-aggregated"
+    grant = f'grant it with a ClusterRole labelled {label}: "true" there, as the chart does'
     message = with_grant(error, is_local=False)
     assert message == f"{WHAT}: 403 Forbidden; {grant}"
     check_message(message, where="there")
