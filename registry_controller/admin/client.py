@@ -5,19 +5,24 @@ Law: no message holds data · a missing object is None.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
 from registry_controller.api import meta
-from registry_controller.api.errors import Forbidden, NotFound, NotServed, ProtocolError
+from registry_controller.api.errors import Forbidden, NotFound, NotServed, ProtocolError, TooManyRequests
 from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.watch import read_cluster_id
 from registry_controller.kube.writer import Writer
 
+T = TypeVar("T")
+
+_MOST_TRIES: Final = 10
+"""The number of tries where the API server asks to come later (429), as client-go has it."""
 _REVIEW: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -61,18 +66,18 @@ class SiteClient:
     async def read_id(self) -> ClusterUID:
         """Read the ID of the cluster."""
         try:
-            return await read_cluster_id(self._writer)
+            return await _patiently(lambda: read_cluster_id(self._writer))
         except Forbidden as error:
             raise self._forbidden(error, Access("get", "", "namespaces")) from error
 
     async def read_version(self) -> str:
         """Read the version of the API server."""
-        return await Discovery(self._writer).server_version()
+        return await _patiently(lambda: Discovery(self._writer).server_version())
 
     async def read(self, gvr: GVR, key: ObjectKey) -> Manifest | None:
         """Get one object; None when it does not exist."""
         try:
-            return _decode(await self._writer.get(gvr, key), what=f"{gvr} {key}")
+            return _decode(await _patiently(lambda: self._writer.get(gvr, key)), what=f"{gvr} {key}")
         except NotFound as error:
             if error.names_object:
                 return None
@@ -86,7 +91,7 @@ class SiteClient:
         query = urlencode({name: value for name, value in selectors.items() if value})
         path = gvr.path(namespace) + (f"?{query}" if query else "")
         try:
-            items = _decode(await self._writer.get_path(path), what=str(gvr)).get("items")
+            items = _decode(await _patiently(lambda: self._writer.get_path(path)), what=str(gvr)).get("items")
         except NotFound as error:
             raise self._not_served(gvr) from error
         except Forbidden as error:
@@ -97,7 +102,7 @@ class SiteClient:
         """Create an object. AlreadyExists where it is there."""
         namespace = str(meta.metadata_of(manifest).get("namespace", ""))
         try:
-            await self._writer.create(gvr, namespace, msgspec.json.encode(manifest))
+            await _patiently(lambda: self._writer.create(gvr, namespace, msgspec.json.encode(manifest)))
         except Forbidden as error:
             raise self._forbidden(error, Access("create", gvr.group, gvr.resource, namespace)) from error
         except NotFound as error:
@@ -112,7 +117,7 @@ class SiteClient:
         """Replace an object; the manifest has the resourceVersion that was read."""
         key = _key(manifest)
         try:
-            await self._writer.replace(gvr, key, msgspec.json.encode(manifest))
+            await _patiently(lambda: self._writer.replace(gvr, key, msgspec.json.encode(manifest)))
         except Forbidden as error:
             raise self._forbidden(error, Access("update", gvr.group, gvr.resource, key.namespace)) from error
 
@@ -120,7 +125,9 @@ class SiteClient:
         """Delete the object that was read; nothing happens where it is gone. Conflict when it has changed."""
         info, key = meta.metadata_of(manifest), _key(manifest)
         try:
-            await self._writer.delete(gvr, key, uid=info["uid"], resource_version=info["resourceVersion"])
+            await _patiently(
+                lambda: self._writer.delete(gvr, key, uid=info["uid"], resource_version=info["resourceVersion"])
+            )
         except NotFound:
             return
         except Forbidden as error:
@@ -134,7 +141,8 @@ class SiteClient:
             "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": attributes},
         }
-        answer = _decode(await self._writer.post_path(_REVIEW, msgspec.json.encode(review)), what=_REVIEW)
+        body = msgspec.json.encode(review)
+        answer = _decode(await _patiently(lambda: self._writer.post_path(_REVIEW, body)), what=_REVIEW)
         status = answer.get("status")
         return isinstance(status, Mapping) and status.get("allowed") is True
 
@@ -154,6 +162,16 @@ class SiteClient:
             status=error.status,
             reason=error.reason,
         )
+
+
+async def _patiently(request: Callable[[], Awaitable[T]]) -> T:
+    """Send a request, and again when the API server asks for that: it does while it prepares a new definition."""
+    for _ in range(_MOST_TRIES - 1):
+        try:
+            return await request()
+        except TooManyRequests as error:
+            await asyncio.sleep(error.retry_after_s or 1.0)
+    return await request()
 
 
 def _key(manifest: Manifest) -> ObjectKey:

@@ -206,8 +206,6 @@ def test_the_defaults_reach_the_daemon(plane: Cluster) -> None:
     assert environment(rendered(plane)) == {
         "NAMESPACE": {"fieldRef": {"fieldPath": "metadata.namespace"}},
         "POD_NAME": {"fieldRef": {"fieldPath": "metadata.name"}},
-        "POD_NAMESPACE": {"fieldRef": {"fieldPath": "metadata.namespace"}},
-        "POD_UID": {"fieldRef": {"fieldPath": "metadata.uid"}},
         "POD_SELECTOR": _SELECTOR.format("cluster-registry"),
         "MANAGE_LOCAL_CLUSTER_SECRET": "true",
         "READER_SERVICE_ACCOUNT_NAME": "cluster-registry-controller-reader",
@@ -231,8 +229,6 @@ def test_the_values_reach_the_daemon(plane: Cluster) -> None:
     assert environment(manifests) == {
         "NAMESPACE": {"fieldRef": {"fieldPath": "metadata.namespace"}},
         "POD_NAME": {"fieldRef": {"fieldPath": "metadata.name"}},
-        "POD_NAMESPACE": {"fieldRef": {"fieldPath": "metadata.namespace"}},
-        "POD_UID": {"fieldRef": {"fieldPath": "metadata.uid"}},
         "POD_SELECTOR": _SELECTOR.format("other"),
         "PROVISION_LOCAL_CLUSTER": "alpha",
         "MANAGE_LOCAL_CLUSTER_SECRET": "false",

@@ -148,9 +148,8 @@ def test_the_chart_sets_every_option_but_those_that_the_docs_name() -> None:
     sentence = re.search(r"it leaves ([^(]*) at (?:its default|their defaults) ", text)
     assert sentence is not None
     left = set(re.findall(r"`([A-Z_]+)`", sentence[1]))
-    of_the_pod = {"POD_NAMESPACE", "POD_UID"}
     given = set(re.findall(r"- name: ([A-Z_]+)$", template, re.MULTILINE))
-    assert given - of_the_pod == {o.environment for o in OPTIONS} - left - of_the_pod
+    assert given == {o.environment for o in OPTIONS} - left
 
 
 def test_the_full_values_of_ci_set_every_value_to_another_than_its_default() -> None:

@@ -11,14 +11,6 @@ A release that reuses old values lacks the values that came later; then the opti
   valueFrom:
     fieldRef:
       fieldPath: metadata.name
-- name: POD_NAMESPACE
-  valueFrom:
-    fieldRef:
-      fieldPath: metadata.namespace
-- name: POD_UID
-  valueFrom:
-    fieldRef:
-      fieldPath: metadata.uid
 - name: POD_SELECTOR
   value: {{ include "cluster-registry.podSelector" . | quote }}
 {{- with .Values.localCluster.name }}
