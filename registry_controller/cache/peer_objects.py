@@ -40,6 +40,11 @@ class PeerObjects(abc.ABC):
         self._is_defined = True
 
     @property
+    def is_listed(self) -> bool:
+        """True if the objects were listed since the watch broke off last."""
+        return self._is_listed
+
+    @property
     def is_current(self) -> bool:
         """True if an object that is missing here is missing at the peer, and did not go with its definition."""
         return self._is_listed and self._is_defined

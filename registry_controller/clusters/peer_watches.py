@@ -187,8 +187,8 @@ class PeerWatches:
             reflector = self._reflectors[kind, selection] = Reflector(
                 reader=connection.reader,
                 discovery=connection.discovery,
-                # Features are few; those from before a break must not choose rules.
-                scope=WatchScope(kind, selection, resumes=kind != meta.FEATURE),
+                # Both are few; those from before a break must not choose rules, nor show that a member goes on.
+                scope=WatchScope(kind, selection, resumes=kind not in (meta.FEATURE, meta.CLUSTER)),
                 handler=stream,
                 observer=self._observer,
                 check_room=lambda: check_room(kind, self._reflectors, peer=connection.name),

@@ -48,7 +48,9 @@ async def test_p4_without_such_memory_a_key_is_in_a_file_of_ours_for_a_moment(
     load = ssl.SSLContext.load_cert_chain
 
     def watch(self: ssl.SSLContext, path: str) -> None:
-        assert Path(path).parent == tmp_path
+        folder = Path(path).parent
+        assert folder.parent == tmp_path
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         modes.append(stat.S_IMODE(Path(path).stat().st_mode))
         load(self, path)
 
