@@ -60,5 +60,6 @@ def _unnamed_file(content: bytes) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory() as folder:  # mode 0700; Windows opens no open temporary file again
         path = Path(folder, "certificate")
+        path.touch(mode=0o600)
         path.write_bytes(content)
         yield str(path)

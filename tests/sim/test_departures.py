@@ -133,7 +133,7 @@ def test_a_member_that_left_is_forgotten_as_soon_as_its_last_copy_is() -> None:
     simulate(scenario, n=2)
 
 
-@pytest.mark.parametrize("seed", (*range(4), 21, 23, 27, 33, 35))
+@pytest.mark.parametrize("seed", [*range(4), 21, 23, 27, 33, 35])
 def test_who_leaves_while_it_cannot_be_heard_is_gone_when_it_can(seed: int) -> None:
     """O6, R4: also when its features are heard first. What it showed of itself before the silence shows nothing."""
 
