@@ -15,6 +15,7 @@ from registry_controller import __version__
 from registry_controller.api import meta
 from registry_controller.api.daemon_lease import SELECTOR, DaemonLease, read_lease
 from registry_controller.api.daemon_report import DaemonReport, PeerReport, RuleReport
+from registry_controller.api.meta import ClusterUID
 from tests.e2e.group import CONFIG_MAP, NAMESPACE, Member, config_map, eventually, in_sync, rule
 
 pytestmark = pytest.mark.group(2, prefix="lease")
@@ -32,7 +33,7 @@ def report(member: Member) -> DaemonReport:
 
 
 def peer(member: Member, other: Member) -> PeerReport:
-    unknown = PeerReport(other.name, other.id)
+    unknown = PeerReport(other.name, ClusterUID(""))
     return next((found for found in report(member).peers if found.name == other.name), unknown)
 
 

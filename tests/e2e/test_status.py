@@ -27,6 +27,18 @@ def status(kubeconfig: Path, *arguments: str, of: tuple[str, ...] = ("seen-1", "
     return run(kubeconfig, "status", *contexts(of), *arguments)
 
 
+def shown(kubeconfig: Path, *words: str) -> Ended:
+    """Wait until a line begins with these words: a Lease follows its daemon's state within seconds."""
+
+    def look() -> Ended | None:
+        done = status(kubeconfig)
+        return done if any(line.split()[: len(words)] == [*words] for line in done.stdout.splitlines()) else None
+
+    found = eventually(look, what=f"a line of {words}")
+    assert found is not None
+    return found
+
+
 def document(done: Ended) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
@@ -34,6 +46,7 @@ def document(done: Ended) -> dict[str, Any]:
 def test_a_group_that_is_well_is_shown_members_by_members(members: list[Member], kubeconfig: Path) -> None:
     members[1].apply(config_map("seen", {"a": "1"}, labels={"share": "seen"}))
     eventually(lambda: members[0].find("configmap", "seen"), what="the copy")
+    shown(kubeconfig, "everywhere", "seen-2", "1")
     done = status(kubeconfig, "--wait", "3m")
     assert done.code == 0, done
     assert "all is well" in done.stderr
@@ -42,7 +55,6 @@ def test_a_group_that_is_well_is_shown_members_by_members(members: list[Member],
     assert lines[2].split()[0] == "seen-1"
     assert " local " in lines[2]
     assert "Ready" in lines[2]
-    assert any(line.split()[:3] == ["everywhere", "seen-2", "1"] for line in lines), done.stdout
     found = document(status(kubeconfig, "--wait", "1m", "-o", "json"))
     assert found["isWell"] is True
     assert [one["name"] for one in found["members"]] == ["seen-1", "seen-2"]
@@ -61,9 +73,9 @@ def test_a_rule_that_is_not_in_step_is_shown_with_its_reason(members: list[Membe
     members[0].apply(rule("lacking", {"version": "v1", "kind": "Endpoints"}))
     try:
         eventually(lambda: members[0].condition("rsr", "lacking", "Synced").get("status") == "False")
-        done = eventually(lambda: (found := status(kubeconfig)).code == 1 and found, what="exit 1")
+        done = shown(kubeconfig, "seen-1", "lacking")
+        assert done.code == 1
         assert "rules that are not in step" in done.stdout
-        assert any(line.split()[:2] == ["seen-1", "lacking"] for line in done.stdout.splitlines())
         assert "seen-1: rule lacking: " in done.stderr
     finally:
         members[0].kubectl("delete", "rsr", "lacking")

@@ -124,7 +124,7 @@ class Stage:
             lambda: self.today,
             is_alive=is_alive,
             features=SimpleNamespace(held=features),
-            clusters=SimpleNamespace(held={} if is_listed else None),
+            clusters=SimpleNamespace(held={} if is_listed else None, is_listed=is_listed),
         )
 
     def relay_stone(self) -> Tombstone:
