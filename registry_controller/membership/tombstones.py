@@ -306,7 +306,8 @@ class TombstoneTracker:
         clusters = {
             uid: {} if self._absences.serves_none(uid) else held
             for uid, peer in live.items()
-            if (held := peer.clusters.held) is not None and peer.clusters.is_listed  # not those from before a silence
+            if (held := peer.clusters.held) is not None
+            and (peer.clusters.is_listed or self._absences.serves_none(uid))  # not those from before a silence
         }
         if not (here or proven or any(there.values())):
             clusters = {}  # without any tombstone or proof the Clusters of peers decide nothing
