@@ -34,6 +34,8 @@ rules:
   - {group: test.example.com}
 - level: Metadata
 """
+_NOWHERE = "https://127.0.0.1:1"
+"""The address in each Secret: nothing listens there. A peer tries it when an edge is cut (P7), and must not get in."""
 _MOST = 5  # clusters that a group may have: so many networks are named in each Cluster
 
 
@@ -53,12 +55,11 @@ class Site(Member):
     def install(self, *flags: str, called: str = "") -> Site:
         """Install the chart, make the Cluster with its endpoints, and start the daemon; it may bear another's name."""
         called = called or self.name
-        lost = self.bed.wires.edge(f"?->{self.name}", target=self.cluster.port)
         self.cluster.helm(
             "install", "cluster-registry", str(CHART), "--namespace", NAMESPACE, "--create-namespace",
             "--set", f"localCluster.name={called}",
             "--set", f"controller.network.name=net-{self.name}",
-            "--set", f"controller.apiServerEndpointAddress=https://127.0.0.1:{lost.port}",
+            "--set", f"controller.apiServerEndpointAddress={_NOWHERE}",
             "--set", "controller.createNamespaces=true",
             "--set", "controller.deletionLimitPercent=0",  # the brake would hold what the laws want gone; it has tests
             "--set", "controller.log.verbosity=3", *flags,
@@ -178,7 +179,7 @@ class Bed:
         return [
             edge.name
             for edge in self.wires.edges.values()
-            if not edge.name.startswith("?") and set(edge.name.split("->")) <= here and not edge.counts["accepted"]
+            if set(edge.name.split("->")) <= here and not edge.counts["accepted"]
         ]
 
 

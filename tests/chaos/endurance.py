@@ -17,8 +17,9 @@ from tests.chaos.identities import carry
 from tests.chaos.play import CLUSTERS, Play
 from tests.chaos.scripts import Hang, Repeat
 from tests.chaos.workload import MERGE, path_of
-from tests.e2e.group import API
+from tests.e2e.commands import run
 
+_TOMBSTONES = "cluster-registry.k8s.cisco.com/left-member"
 _ROUNDS = 34
 _ROTATIONS = 32
 _MORE_FILES = 6
@@ -34,21 +35,21 @@ _TIMES = 80
 
 
 def leave_and_join(play: Play, site: Site) -> None:
-    """Let a site delete its own Cluster, and swap with one other when all have forgotten it."""
+    """Let a site leave by the command, and swap with one other when all have forgotten it."""
     others = [one for one in play.sites if one is not site]
-    spec = site.cluster.api.get(f"{CLUSTERS}/{site.name}")["spec"]
-    play.observer.leaves(site.name)
-    site.write("DELETE", f"{CLUSTERS}/{site.name}")
     path = f"{CLUSTERS}/{site.name}"
+    spec = site.cluster.api.get(path)["spec"]
+    play.observer.leaves(site.name)
+    ended = run(site.cluster.kubeconfig, "leave", "--yes")
+    assert ended.code == 0, f"{ended.code}\n{ended.stdout}\n{ended.stderr}"
     for other in others:
         wait(
             lambda other=other: other.cluster.api.missing(path) is not None,
             within_s=_PATIENCE_S,
             what=f"{other.name} forgets it",
         )
-    for other in others:
-        site.write("DELETE", f"{CLUSTERS}/{other.name}")
-    site.apply({"apiVersion": API, "kind": "Cluster", "metadata": {"name": site.name}, "spec": spec})
+    site.kubectl("delete", "clusterfeatures", "-l", _TOMBSTONES)
+    wait(lambda: site.write("PATCH", path, {"spec": spec}, content_type=MERGE), within_s=60, what="a new Cluster")
     play.kill(site)
     for giver, taker in ((site, others[0]), (others[0], site)):
         wait(lambda giver=giver, taker=taker: carry(giver, taker), within_s=60, what="a swap")
