@@ -178,7 +178,7 @@ class _Judge:
         changes = [*sources, *itertools.chain(*self._rules[place.cluster].values())]
         moments = sorted({one.began for one in changes if since <= one.began <= state.at} | {since, state.at})
         owner = self.history.ids[source.cluster]
-        left = self.history.absent.get(source.cluster, [])
+        left = (span for site in (source.cluster, place.cluster) for span in self.history.absent.get(site, ()))
         if any(begins <= state.at and ends >= since for begins, ends in left):
             return True
         return any(not self._is_wanted(place, sources, at, owner=owner) for at in moments)
@@ -205,8 +205,8 @@ class _Judge:
         }
         causes = sum(len(self.history.states.get(source, ())) for source in sources if source is not None)
         causes += sum(state.who != DAEMON for state in states) + sum(map(len, self._rules[place.cluster].values()))
-        owners = {source.cluster for source in sources if source is not None}
-        causes += 2 * sum(len(self.history.absent.get(owner, ())) for owner in owners)  # who left, and came again
+        clusters = {place.cluster, *(source.cluster for source in sources if source is not None)}
+        causes += 2 * sum(len(self.history.absent.get(name, ())) for name in clusters)  # who left, and came again
         if written > causes:
             words = f"was written {written} times for {causes} causes"
             self.verdict.broken("number", place, words, self.history.lines(place, *filter(None, sources), most=40))

@@ -168,6 +168,16 @@ def test_what_may_not_happen_is_seen_and_cited(law: str, deeds: list[tuple[Any, 
     assert all(one.lines for one in verdict.violations)
 
 
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_copies_go_where_their_owner_or_their_holder_leaves(name: str) -> None:
+    history = _history(MADE, COPIED, (20.0, "a", DAEMON, None), (30.0, "a", DAEMON, 1))
+    assert "deletion" in {one.law for one in laws.judge(history).violations}
+    history.absent[name] = [(19.0, 25.0)]
+    assert not laws.judge(history).violations
+    history.absent[name] = [(25.0, 29.0)]
+    assert "deletion" in {one.law for one in laws.judge(history).violations}
+
+
 def test_writes_without_a_cause_are_seen() -> None:
     """Two states, two rules' worth of writes may be; a third that nobody caused may not."""
     assert not laws.judge(_history(MADE, COPIED, told=1)).violations
