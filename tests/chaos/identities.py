@@ -118,8 +118,8 @@ def same_names(play: Play) -> None:
         play.bite("members that said so", sum(_misses(site, third.name, other.name) for site in (one, other)))
         play.bite("copies that stayed", min(before, count_copies(play, third)))
         carry(other, third)
-        play.rest()
-        twin.daemon.stop()
+    play.rest()
+    twin.daemon.stop()
 
 
 @fault(
@@ -150,8 +150,8 @@ def one_id(play: Play) -> None:
         play.bite("deeds that were done meanwhile", play.work.done.total() - written)
         for site in play.sites:
             _forget(site, twin.name)
-        play.rest()
-        twin.daemon.stop()
+    play.rest()
+    twin.daemon.stop()
 
 
 def _conflicts(site: Site, name: str) -> bool:
