@@ -44,7 +44,7 @@ _TEMPLATE: Final = """\
 
 def write_picture(output: str, path: Path, *, title: str) -> None:
     """Write the output of a command, with its colors, as SVG."""
-    from rich.console import Console  # noqa: PLC0415  the demo itself needs none of it
+    from rich.console import Console  # noqa: PLC0415  late: only this needs rich
     from rich.text import Text  # noqa: PLC0415
 
     text = Text.from_ansi(output.rstrip())

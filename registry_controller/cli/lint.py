@@ -40,7 +40,7 @@ _Names = dict[tuple[str, str], int]
 class Remark(NamedTuple):
     """A finding with its place; lines, columns and the documents of a file are counted from 1.
 
-    `document` is 0 for a finding about the whole file; `kind` and `name` are those of the object, empty without one.
+    `document` is 0 for a finding about the whole file; `kind` and `name` are empty without an object.
     """
 
     file: str

@@ -1,6 +1,6 @@
 """Fresh members join one group, until every member reads every other one: seconds.
 
-The waiting is what the command's own CPU time leaves of these seconds: it waits for API servers, daemons and its polls.
+The waiting is the rest of these seconds after the CPU time of the command: it waits for API servers, daemons and polls.
 The floor writes the same Clusters and Secrets by bare requests, without checks, and waits for the same state. Between
 the blocks `join --undo` takes the join back; the daemons run on.
 """

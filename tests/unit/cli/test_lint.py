@@ -226,7 +226,7 @@ def test_findings_are_data_for_programs(tmp_path: Path) -> None:
     found = CliRunner().invoke(program, args)
     assert found.exit_code == 1
     first, *rest = json.loads(found.stdout)
-    assert first.pop("message").startswith("belongs under `objectKey`")
+    assert first.pop("message").startswith("belongs under objectKey: write objectKey: ")
     assert list(first.items()) == [
         ("file", str(file)), ("document", 2), ("line", 12), ("column", 11),
         ("object", {"kind": "ResourceSyncRule", "name": None}), ("field", "spec.rules[0].match[0].name"),
