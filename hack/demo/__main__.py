@@ -1,4 +1,4 @@
-"""`python -m hack.demo [CONTEXT CONTEXT CONTEXT] [--image IMAGE]`; `make demo` calls it."""
+"""`python -m hack.demo [CONTEXT CONTEXT CONTEXT] [--image IMAGE] [--picture FILE]`; `make demo` calls it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -13,8 +14,9 @@ from hack.controlplane import ControlPlaneError
 
 from .contexts import ContextStage
 from .loopback import LoopbackStage
+from .picture import remove_colors, write_picture
 from .stage import Stage
-from .story import play
+from .story import play, status_command
 from .terminal import StoryError
 
 _TAIL_LINES = 40
@@ -36,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(number, _interrupt)
     try:
         with ContextStage(options.contexts, image=options.image) if options.contexts else LoopbackStage() as stage:
-            return _play(stage)
+            return _play(stage, picture=options.picture)
     except (StoryError, ControlPlaneError) as error:
         print(f"\nthe demo failed: {error}", file=sys.stderr)
         return 1
@@ -44,9 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _play(stage: Stage) -> int:
+def _play(stage: Stage, *, picture: Path | None) -> int:
     try:
-        play(stage)
+        play(stage, on_synced=None if picture is None else partial(_draw, stage, picture))
     except (StoryError, ControlPlaneError):
         for name, log in stage.logs().items():
             text = log.read_text(encoding="utf-8", errors="replace") if isinstance(log, Path) else log
@@ -65,6 +67,14 @@ def _play(stage: Stage) -> int:
     return 0
 
 
+def _draw(stage: Stage, picture: Path) -> None:
+    """Write the status of the three members as a picture, and print it as text."""
+    output = stage.terminal.read(f"{status_command(stage.actors)} --color always 2>&1")
+    contexts = " ".join(f"--context {actor.context}" for actor in stage.actors)
+    write_picture(output, picture, title=f"registry-controller status {contexts}")
+    print(f"{picture}:\n{remove_colors(output)}", flush=True)
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt for the first signal, and ignore later ones, so that the clean-up ends."""
     del number, frame
@@ -77,6 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("contexts", nargs="*", metavar="CONTEXT", help="three contexts of your kubeconfig")
     parser.add_argument("--image", help="run this image in those clusters, instead of processes here")
+    parser.add_argument(
+        "--picture", type=Path, metavar="FILE", help="also write the status of the three as SVG, and print its text"
+    )
     return parser
 
 

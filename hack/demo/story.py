@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .stage import NAMESPACE, Actor, Stage
 
@@ -11,8 +11,8 @@ _SECRET = "docs/examples/greetings-secret.yaml"
 _TEXT = "jsonpath='{.data.text}' | base64 -d"
 
 
-def play(stage: Stage) -> None:
-    """Play the story; StoryError when a step has another result."""
+def play(stage: Stage, *, on_synced: Callable[[], None] | None = None) -> None:
+    """Play the story; StoryError when a step has another result. `on_synced` is called when three members are in step."""
     _install(stage)
     first, second, third = stage.actors
     terminal = stage.terminal
@@ -25,9 +25,11 @@ def play(stage: Stage) -> None:
     terminal.step(f"{third.name} joins by one swap with {first.name}")
     _join(stage, first, third)
     terminal.explain(f"{second.name} and {third.name} have not swapped. They find each other through {first.name}:")
-    terminal.run(_status(stage.actors))
+    terminal.run(status_command(stage.actors))
 
     _sync(stage, first, second, third)
+    if on_synced is not None:
+        on_synced()
     _repair(stage, second, third)
     _stop_api_server(stage, first, second, third)
     _delete(stage, first, second, third)
@@ -53,7 +55,7 @@ def _join(stage: Stage, one: Actor, other: Actor) -> None:
     stage.terminal.run(f"registry-controller join --context {one.context} --context {other.context}")
 
 
-def _status(actors: Sequence[Actor]) -> str:
+def status_command(actors: Sequence[Actor]) -> str:
     """Return the command that waits until all is well, and shows the group."""
     contexts = " ".join(f"--context {actor.context}" for actor in actors)
     return f"registry-controller status {contexts} --wait 90s"

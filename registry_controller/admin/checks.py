@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from registry_controller.admin.client import Access
 from registry_controller.admin.findings import CheckResult, Level, Problem
 from registry_controller.admin.group_status import DEFINITIONS
 from registry_controller.admin.objects import key_of, mapping, message_of, read_or_none, state_of, with_id
@@ -37,6 +36,7 @@ from registry_controller.kube.connect import connect_peer
 from registry_controller.kube.handshake import ExamineError, handshake, read_port
 from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
 from registry_controller.kube.object import decode_manifest
+from registry_controller.local.client import Access
 
 _LEAST: Final = (1, 30)
 _VERSION: Final = re.compile(r"v?([0-9]+)\.([0-9]+)")
@@ -117,7 +117,7 @@ class SiteChecks:
         return CheckResult(self._name, step, Level.FAIL, message, problem)
 
     async def _check_version(self) -> CheckResult:
-        version = await self._site.client.read_version()
+        version = await self._site.read_version()
         found = _VERSION.match(version)
         if found is None:
             return CheckResult(
@@ -180,7 +180,7 @@ class SiteChecks:
         return self._ok("address", f"{port} answers, and its certificate is valid for it for {days} more days")
 
     def _check_clock(self) -> CheckResult:
-        return compare_clocks(self._name, self._site.client.writer.time_there(), datetime.now(UTC))
+        return compare_clocks(self._name, self._site.writer.time_there(), datetime.now(UTC))
 
     async def _check_daemon(self) -> Sequence[CheckResult]:
         """Check the Pods with their image, and the Lease."""

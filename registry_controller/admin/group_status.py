@@ -152,10 +152,9 @@ async def _read_view(site: Site, *, now: datetime) -> SiteView:
             definitions=await _list_definitions(site),
             leases=await _list_leases(site),
         )
-        version = await client.read_version()
+        version = await site.read_version()
     except RegistryError as error:
-        text = str(error)
-        return SiteView(label=site.label, failure=text if text.startswith(client.place) else f"{site.label}: {text}")
+        return SiteView(label=site.label, failure=client.explain(error))
     return view_member(site.label, objects, server_version=version, now=now)
 
 

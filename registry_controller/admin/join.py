@@ -21,7 +21,7 @@ from registry_controller.admin.sites import Site
 from registry_controller.admin.swap import Action, Change, Membership, plan_swap, with_address
 from registry_controller.api import meta
 from registry_controller.api.cluster import Endpoint, State
-from registry_controller.api.errors import AlreadyExists, BadInput, Conflict, RegistryError
+from registry_controller.api.errors import AlreadyExists, BadInput, Conflict, NotFound, NotServed, RegistryError
 from registry_controller.api.meta import Manifest, ObjectKey
 from registry_controller.kube.kubeconfig import with_endpoint
 
@@ -173,6 +173,14 @@ class JoinCommand:
                 await site.client.replace(change.gvr, change.manifest)
         except AlreadyExists:
             return False
+        except NotFound as error:
+            namespace = key_of(change.manifest).namespace
+            if error.details_kind != "namespaces":
+                raise
+            raise NotServed(
+                f"{site.client.place}: has no namespace {namespace}, where the Secret of the other cluster belongs; "
+                "install the chart in the same namespace in each cluster, or create it"
+            ) from error
         except Conflict as error:
             raise JoinIncomplete(f"{site.label}: {change.what} was changed at the same moment{_CONTINUE}") from error
         self._on_change(change)

@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from registry_controller.admin.client import Access
 from registry_controller.admin.findings import CheckResult, Level, Problem
 from registry_controller.admin.objects import key_of
 from registry_controller.admin.probe import ProbeAnswer, ProbeRequest, ProbeTarget, answer
@@ -23,6 +22,7 @@ from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import Manifest
 from registry_controller.kube.handshake import read_port
 from registry_controller.kube.pod_exec import connect_exec
+from registry_controller.local.client import Access
 
 COMMAND: Final = ("registry-controller", "probe")
 _EXEC_S: Final = 60.0

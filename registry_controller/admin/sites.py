@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from registry_controller.admin.client import SiteClient
 from registry_controller.admin.objects import mapping, read_or_none, with_id
 from registry_controller.api import meta
 from registry_controller.api.errors import BadInput, Forbidden, NotServed, RegistryError
 from registry_controller.api.meta import GVR, ClusterUID, Manifest
+from registry_controller.kube.discover import Discovery
 from registry_controller.kube.pod_exec import PODS
-from registry_controller.kube.writer import WRITING, connect_local
+from registry_controller.kube.writer import WRITING, Writer, connect_local
+from registry_controller.local.client import ClusterClient, command_client
 
 DEPLOYMENTS: Final = GVR("apps", "v1", "deployments", True, True)
 _COMPONENT: Final = "app.kubernetes.io/component=cluster-registry-controller"
@@ -51,7 +52,8 @@ class Site:
 
     context: str
     kubeconfig: Path | None
-    client: SiteClient
+    writer: Writer
+    client: ClusterClient
     cluster_id: ClusterUID
     daemon: DaemonOptions
 
@@ -63,6 +65,10 @@ class Site:
     def kubectl(self, words: str) -> str:
         """Return a kubectl command for this cluster."""
         return f"kubectl {f'--context {self.context} ' if self.context else ''}{words}"
+
+    async def read_version(self) -> str:
+        """Read the version of the API server."""
+        return await self.client.patiently(Discovery(self.writer).server_version)
 
     async def list_clusters(self) -> Sequence[Manifest]:
         """List all Clusters."""
@@ -101,11 +107,11 @@ async def connect_sites(
     two contexts of one cluster.
     """
     async with contextlib.AsyncExitStack() as stack:
-        clients = [await _connect(stack, kubeconfig, context) for kubeconfig, context in connections]
+        writers = [await _connect(stack, kubeconfig, context) for kubeconfig, context in connections]
         found = await asyncio.gather(
             *(
-                _find_site(client, kubeconfig, context, namespace=namespace)
-                for client, (kubeconfig, context) in zip(clients, connections, strict=True)
+                _find_site(writer, kubeconfig, context, namespace=namespace)
+                for writer, (kubeconfig, context) in zip(writers, connections, strict=True)
             )
         )
         reached = [site for site in found if isinstance(site, Site)]
@@ -119,28 +125,28 @@ async def connect_sites(
         yield Sites(reached, failures)
 
 
-async def _connect(stack: contextlib.AsyncExitStack, kubeconfig: Path | None, context: str | None) -> SiteClient:
+async def _connect(stack: contextlib.AsyncExitStack, kubeconfig: Path | None, context: str | None) -> Writer:
     writer = await connect_local(kubeconfig=kubeconfig, context=context, methods=WRITING)
     stack.push_async_callback(writer.close)
-    return SiteClient(writer, place=f"context {context}" if context else "the current context")
+    return writer
 
 
 async def _find_site(
-    client: SiteClient, kubeconfig: Path | None, context: str | None, *, namespace: str | None
+    writer: Writer, kubeconfig: Path | None, context: str | None, *, namespace: str | None
 ) -> Site | str:
     """Return a cluster, or why it does not answer."""
+    client = command_client(writer, context=context)
     try:
         cluster_id = await client.read_id()
         daemon = await _find_daemon(client, cluster_id, namespace)
     except BadInput:
         raise
     except RegistryError as error:
-        text = str(error)
-        return text if text.startswith(client.place) else f"{client.place}: {text}"
-    return Site(context or "", kubeconfig, client, cluster_id, daemon)
+        return client.explain(error)
+    return Site(context or "", kubeconfig, writer, client, cluster_id, daemon)
 
 
-async def _find_daemon(client: SiteClient, cluster_id: ClusterUID, namespace: str | None) -> DaemonOptions:
+async def _find_daemon(client: ClusterClient, cluster_id: ClusterUID, namespace: str | None) -> DaemonOptions:
     found = await _list_deployments(client, namespace)
     if len(found) > 1:
         places = ", ".join(str(meta.metadata_of(one).get("namespace")) for one in found)
@@ -159,7 +165,7 @@ async def _find_daemon(client: SiteClient, cluster_id: ClusterUID, namespace: st
     return DaemonOptions()
 
 
-async def _list_deployments(client: SiteClient, namespace: str | None) -> Sequence[Manifest]:
+async def _list_deployments(client: ClusterClient, namespace: str | None) -> Sequence[Manifest]:
     for place in [namespace] if namespace else ["", _DEFAULT_NAMESPACE]:
         with contextlib.suppress(Forbidden, NotServed):
             return await client.list(DEPLOYMENTS, namespace=place, labels=_COMPONENT)

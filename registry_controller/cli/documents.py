@@ -63,18 +63,20 @@ class Document:
 
     items: Sequence[Item]
     duplicates: Sequence[Duplicate]
+    number: int
+    """Its number in the file, counted from 1."""
     versions: Sequence[str]
     """Each `apiVersion` of the document itself; a valid document has one."""
 
 
 def read_documents(text: str) -> Iterator[Document]:
     """Read the documents of a file; raise YAMLError for invalid YAML."""
-    for node in yaml.compose_all(text, Loader=_Loader):
+    for number, node in enumerate(yaml.compose_all(text, Loader=_Loader), start=1):
         if node is not None:
             pairs = node.value if isinstance(node, yaml.MappingNode) else ()
             versions = [str(value.value) for key, value in pairs if key.value == "apiVersion"]
             items = _items(node, _Loader("").construct_document(node))
-            yield Document(tuple(items), tuple(_duplicates(node, "", set())), versions)
+            yield Document(tuple(items), tuple(_duplicates(node, "", set())), number, versions)
 
 
 class _Loader(yaml.SafeLoader):

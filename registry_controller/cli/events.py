@@ -77,11 +77,12 @@ def last_seen(event: Manifest) -> str:
 
 async def _show(options: GlobalOptions, kind: str, name: str, *, is_watching: bool) -> None:
     from registry_controller.cli.connecting import connected  # noqa: PLC0415  late: --help needs no client
-    from registry_controller.local.client import LocalClient  # noqa: PLC0415
+    from registry_controller.local.client import command_client  # noqa: PLC0415
 
     async def list_at(connection: LocalConnection) -> Sequence[tuple[str, Manifest]]:
         async with connected(connection) as writer:
-            found = select_events(await LocalClient(writer).list(EVENTS), kind, name)
+            client = command_client(writer, context=connection.context)
+            found = select_events(await client.list(EVENTS), kind, name)
             return [(connection.context or "", event) for event in found]
 
     async def watch_at(connection: LocalConnection, printer: Printer) -> None:

@@ -36,6 +36,12 @@ def run_to_end(work: Coroutine[Any, Any, _T]) -> _T:
         raise click.ClickException(explain_error(error)) from None
 
 
+def name_context(text: str, context: str | None) -> str:
+    """Return a message with the name of its context before it, unless it begins with that."""
+    place = f"context {context}" if context else "the current context"
+    return text if text.startswith(place) else f"{context or 'current context'}: {text}"
+
+
 def explain_error(error: RegistryError) -> str:
     """Return the message for an error of the API server; for a missing right, with the user that needs it."""
     if isinstance(error, Forbidden) and error.lacks_right:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import sys
 import tarfile
@@ -9,23 +10,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
-import msgspec
 
 from registry_controller import __version__
 from registry_controller.api import meta
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVR, Manifest
 from registry_controller.cli.events import EVENTS, select_events
-from registry_controller.cli.failures import FAILED, OK, run_to_end
+from registry_controller.cli.failures import FAILED, OK, name_context, run_to_end
 from registry_controller.cli.global_options import Contexts, GlobalOptions, LocalConnection, global_options
 from registry_controller.cli.options import load_settings
 from registry_controller.cli.output import Form, format_document, say
 
 if TYPE_CHECKING:
     from registry_controller.kube.connect import Reader
+    from registry_controller.local.client import ClusterClient
 
 _OBJECTS: Final = (meta.CLUSTERS, meta.FEATURES, meta.RULES)
 _DEFINITIONS: Final = GVR("apiextensions.k8s.io", "v1", "customresourcedefinitions", False)
@@ -79,7 +80,7 @@ def gather_command(*, options: GlobalOptions, archive: Path | None) -> None:
         try:
             run_to_end(_gather(connection, namespace, name.replace("/", "_"), found))
         except click.ClickException as error:
-            found.problems.append(f"{name}: {error.format_message()}")
+            found.problems.append(name_context(error.format_message(), connection.context))
     for problem in found.problems:
         say(f"warning: {problem}")
     target = archive or Path(f"cluster-registry-{now:%Y%m%d-%H%M%S}.tar.gz")
@@ -104,10 +105,10 @@ def write_archive(found: GatheredFiles, target: Path, *, now: datetime) -> None:
 
 async def _gather(connection: LocalConnection, namespace: str, folder: str, found: GatheredFiles) -> None:
     from registry_controller.cli.connecting import connected  # noqa: PLC0415  late: --help needs no client
-    from registry_controller.local.client import LocalClient  # noqa: PLC0415
+    from registry_controller.local.client import command_client  # noqa: PLC0415
 
     async with connected(connection) as writer:
-        client = LocalClient(writer)
+        client = command_client(writer, context=connection.context)
 
         async def list_into(path: str, gvr: GVR, *, within: str = "", shorten: Any = remove_managers) -> Sequence[Any]:
             try:
@@ -115,12 +116,12 @@ async def _gather(connection: LocalConnection, namespace: str, folder: str, foun
                     item for item in await client.list(gvr, namespace=within) if gvr != _DEFINITIONS or _is_ours(item)
                 ]
             except RegistryError as error:
-                found.problems.append(f"{folder}: {error}")
+                found.problems.append(client.explain(error))
                 return ()
             found.add(f"{folder}/{path}", [shorten(item) for item in items])
             return items
 
-        found.add(f"{folder}/server.yaml", msgspec.json.decode(await writer.get_path("/version")))
+        found.add(f"{folder}/server.yaml", await client.read_path("/version"))
         for gvr in _OBJECTS:
             await list_into(f"{gvr.resource}.yaml", gvr)
         await list_into("definitions.yaml", _DEFINITIONS, shorten=shorten_definition)
@@ -132,15 +133,26 @@ async def _gather(connection: LocalConnection, namespace: str, folder: str, foun
             events = await client.list(EVENTS)
             found.add(f"{folder}/events.yaml", [remove_managers(event) for event in select_events(events, "", "")])
         except RegistryError as error:
-            found.problems.append(f"{folder}: {error}")
+            found.problems.append(client.explain(error))
+
+        place = _Place(client, writer, namespace, folder)
         for pod in pods:
-            await _gather_pod(writer, pod, namespace, folder, found)
+            await _gather_pod(place, pod, found)
 
 
-async def _gather_pod(reader: Reader, pod: Manifest, namespace: str, folder: str, found: GatheredFiles) -> None:
+class _Place(NamedTuple):
+    """The connection to a cluster, the namespace of its daemon, and its folder in the archive."""
+
+    client: ClusterClient
+    reader: Reader
+    namespace: str
+    folder: str
+
+
+async def _gather_pod(place: _Place, pod: Manifest, found: GatheredFiles) -> None:
     """Read logs and metrics of a Pod, through the API server."""
     name = str(meta.metadata_of(pod).get("name"))
-    base = f"/api/v1/namespaces/{namespace}/pods/{name}"
+    base = f"/api/v1/namespaces/{place.namespace}/pods/{name}"
     port = find_metrics_port(pod)
     parts = {f"{name}.log": f"{base}/log?limitBytes={_LOG_BYTES}"}
     if _restarts(pod):
@@ -149,9 +161,10 @@ async def _gather_pod(reader: Reader, pod: Manifest, namespace: str, folder: str
         parts[f"{name}.metrics.txt"] = f"{base}:{port}/proxy/metrics"
     for file, path in parts.items():
         try:
-            found.files[f"{folder}/pods/{file}"] = await reader.get_path(path, limit_bytes=2 * _LOG_BYTES)
+            read = functools.partial(place.reader.get_path, path, limit_bytes=2 * _LOG_BYTES)
+            found.files[f"{place.folder}/pods/{file}"] = await place.client.patiently(read)
         except RegistryError as error:
-            found.problems.append(f"{folder}: {error}")
+            found.problems.append(place.client.explain(error))
 
 
 def find_metrics_port(pod: Manifest) -> int:

@@ -16,7 +16,7 @@ from registry_controller.settings import Settings
 
 if TYPE_CHECKING:
     from registry_controller.api.meta import ClusterUID
-    from registry_controller.kube.writer import Writer
+    from registry_controller.local.client import ClusterClient
     from registry_controller.membership.leave import LeaveCommand
 
 
@@ -89,17 +89,16 @@ class LeaveOrder(NamedTuple):
 
 async def _leave_one(settings: Settings, place: LocalConnection, order: LeaveOrder, *, yes: bool) -> None:
     # Imported late, so that a wrong command line fails at once.
-    from registry_controller.kube.watch import read_cluster_id  # noqa: PLC0415
-    from registry_controller.kube.writer import WRITING, connect_local  # noqa: PLC0415
+    from registry_controller.cli.connecting import connected  # noqa: PLC0415
+    from registry_controller.kube.writer import WRITING  # noqa: PLC0415
+    from registry_controller.local.client import command_client  # noqa: PLC0415
 
-    writer = await connect_local(kubeconfig=place.kubeconfig, context=place.context, methods=WRITING)
-    try:
-        command = _make_command(writer, await read_cluster_id(writer), settings)
+    async with connected(place, methods=WRITING) as writer:
+        client = command_client(writer, context=place.context)
+        command = _make_command(client, await client.read_id(), settings)
         if not yes:
-            _confirm(await command.question(order.cluster), server=writer.server)
+            _confirm(await command.question(order.cluster), server=client.server)
         await _give(command, order)
-    finally:
-        await writer.close()
 
 
 async def _leave_each(options: GlobalOptions, settings: Settings, order: LeaveOrder, *, yes: bool) -> None:
@@ -116,7 +115,7 @@ async def _leave_each(options: GlobalOptions, settings: Settings, order: LeaveOr
                 reader_service_account_name=daemon.reader_account,
                 manage_local_cluster_secret=daemon.manages_secret,
             )
-            command = _make_command(site.client.writer, site.cluster_id, theirs)
+            command = _make_command(site.client, site.cluster_id, theirs)
             if not yes:
                 _confirm(await command.question(order.cluster), server=site.client.server)
             commands.append((site.label, command))
@@ -125,12 +124,11 @@ async def _leave_each(options: GlobalOptions, settings: Settings, order: LeaveOr
             await _give(command, order)
 
 
-def _make_command(writer: Writer, cluster_id: ClusterUID, settings: Settings) -> LeaveCommand:
-    from registry_controller.local.client import LocalClient  # noqa: PLC0415
+def _make_command(client: ClusterClient, cluster_id: ClusterUID, settings: Settings) -> LeaveCommand:
     from registry_controller.membership.leave import LeaveCommand  # noqa: PLC0415
 
     today = datetime.now(UTC).date()
-    return LeaveCommand(api=LocalClient(writer), local=cluster_id, settings=settings, today=today, report=click.echo)
+    return LeaveCommand(api=client, local=cluster_id, settings=settings, today=today, report=click.echo)
 
 
 async def _give(command: LeaveCommand, order: LeaveOrder) -> None:

@@ -20,7 +20,7 @@ from registry_controller.cli.documents import Document, Duplicate, Item, Positio
 from registry_controller.cli.files import file_option, list_files
 from registry_controller.cli.global_options import Contexts, GlobalOptions, global_options
 from registry_controller.cli.lint_fix import fix_text
-from registry_controller.cli.output import Tone, say
+from registry_controller.cli.output import Form, Tone, say
 from registry_controller.core.rules.findings import Finding
 from registry_controller.core.rules.misplaced import list_errors
 from registry_controller.core.rules.read_errors import find_all_problems
@@ -29,28 +29,57 @@ from registry_controller.core.rules.validation import find_problems, has_too_man
 
 _API_VERSION: Final = meta.RULE.api_version
 _SEPARATOR: Final = re.compile(r"[.\[]")
+_WHOLE_FILE: Final = "file"
+"""The path of a finding about a whole file."""
+_SYNTAX: Final = "yaml"
+"""The path of a finding about text that is no YAML."""
 _Names = dict[tuple[str, str], int]
 """The line of each object's name, by kind and name."""
 
 
 class Remark(NamedTuple):
-    """A finding with its place; lines and columns are counted from 1."""
+    """A finding with its place; lines, columns and the documents of a file are counted from 1.
+
+    `document` is 0 for a finding about the whole file; `kind` and `name` are empty without an object.
+    """
 
     file: str
     line: int
     column: int
     finding: Finding
+    document: int = 0
+    kind: str = ""
+    name: str = ""
 
     def __str__(self) -> str:
-        severity = "error" if self.finding.is_error else "warning"
-        return f"{self.file}:{self.line}:{self.column}: {severity}: {self.finding}"
+        return f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.finding}"
+
+    @property
+    def severity(self) -> str:
+        """Return `error` or `warning`."""
+        return "error" if self.finding.is_error else "warning"
+
+    def as_document(self) -> Mapping[str, Any]:
+        """Return the remark as plain data; docs/command-line.md has the fields."""
+        path = self.finding.path
+        is_placed = path != _WHOLE_FILE
+        return {
+            "file": self.file,
+            "document": self.document or None,
+            "line": self.line if is_placed else None,
+            "column": self.column if is_placed else None,
+            "object": {"kind": self.kind, "name": self.name or None} if self.kind else None,
+            "field": None if path in (_WHOLE_FILE, _SYNTAX) else path,
+            "severity": self.severity,
+            "message": self.finding.message,
+        }
 
 
 @click.command("lint")
 @click.option("--fix", is_flag=True, help="Move a misplaced `name` and `namespace` under `objectKey`, in the files.")
 @click.argument("files", nargs=-1, metavar="[FILE|DIR|-]...", type=click.Path(path_type=Path, allow_dash=True))
 @file_option(help="The same as an argument.", required=False, name="more")
-@global_options(contexts=Contexts.NONE)
+@global_options(contexts=Contexts.NONE, forms=(Form.TEXT, Form.JSON, Form.YAML))
 @click.pass_context
 def lint_command(
     ctx: click.Context, /, files: tuple[Path, ...], *, options: GlobalOptions, more: Sequence[Path], fix: bool
@@ -64,6 +93,7 @@ def lint_command(
     Examples:
       registry-controller lint rule.yaml
       registry-controller lint --fix rules/
+      registry-controller lint rules/ -o json
       kubectl get rsr greetings -o yaml | registry-controller lint -
     """
     if not files and not more:
@@ -75,7 +105,9 @@ def lint_command(
         _fix_file(file)
     remarks = [remark for file in files for remark in _lint_file(file)]
     printer = options.printer
-    for remark in remarks:
+    if printer.is_for_programs:
+        printer.print_document([remark.as_document() for remark in remarks])
+    for remark in () if printer.is_for_programs else remarks:
         printer.print_text(str(remark), Tone.BAD if remark.finding.is_error else Tone.WARNING)
     sys.exit(1 if any(remark.finding.is_error for remark in remarks) else 0)
 
@@ -102,7 +134,7 @@ def _lint_file(file: Path) -> Iterator[Remark]:
         yield from remarks
     if not found:
         words = f"holds no object of {meta.GROUP}: nothing was checked"
-        yield Remark(_name_of(file), 1, 1, Finding("file", words, is_error=False))
+        yield Remark(_name_of(file), 1, 1, Finding(_WHOLE_FILE, words, is_error=False))
 
 
 def _name_of(file: Path) -> str:
@@ -124,13 +156,13 @@ def examine_file(file: Path, *, named: bool = False) -> Iterator[tuple[Mapping[s
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
-        yield {}, [Remark(name, *place, Finding("yaml", error.problem or "cannot be read"))]
+        yield {}, [Remark(name, *place, Finding(_SYNTAX, error.problem or "cannot be read"))]
     except OSError as error:
-        yield {}, [Remark(name, 1, 1, Finding("file", f"cannot be read: {error.strerror}"))]
+        yield {}, [Remark(name, 1, 1, Finding(_WHOLE_FILE, f"cannot be read: {error.strerror}"))]
     except (UnicodeDecodeError, yaml.YAMLError):
-        yield {}, [Remark(name, 1, 1, Finding("file", "is no YAML in UTF-8"))]
+        yield {}, [Remark(name, 1, 1, Finding(_WHOLE_FILE, "is no YAML in UTF-8"))]
     except RecursionError:
-        yield {}, [Remark(name, 1, 1, Finding("file", "has too many levels"))]
+        yield {}, [Remark(name, 1, 1, Finding(_WHOLE_FILE, "has too many levels"))]
 
 
 def _examine_document(
@@ -139,32 +171,34 @@ def _examine_document(
     versions = [*document.versions, *(str(item.manifest.get("apiVersion", "")) for item in document.items)]
     if meta.GROUP in {meta.group_version(version)[0] for version in versions} and document.duplicates:
         joined = [twice for twice in document.duplicates if twice.joins_objects][:1]
-        yield {}, [_twice(file, twice) for twice in joined or document.duplicates]
+        yield {}, [_twice(file, document, twice) for twice in joined or document.duplicates]
         if joined:
             return
     for item in document.items:
         group, kind = meta.group_version(str(item.manifest.get("apiVersion", "")))[0], str(item.manifest.get("kind"))
         if group == meta.GROUP:
             findings = [*_findings(item.manifest, named=named), *_name_again(item, kind, names)]
-            yield item.manifest, sorted((_remark(file, item, finding) for finding in findings), key=_place_of)
+            yield item.manifest, sorted((_remark(file, document, item, finding) for finding in findings), key=_place_of)
         elif kind in _ONLY_OURS:
             words = f"{kind} of {group or 'no group'} is not the registry's"
-            yield {}, [_remark(file, item, Finding("apiVersion", f"{words}: write {_API_VERSION}"))]
+            yield {}, [_remark(file, document, item, Finding("apiVersion", f"{words}: write {_API_VERSION}"))]
 
 
-def _remark(file: str, item: Item, finding: Finding) -> Remark:
-    return Remark(file, *item.place(finding.path), finding)
+def _remark(file: str, document: Document, item: Item, finding: Finding) -> Remark:
+    place, info = item.place(finding.path), meta.metadata_of(item.manifest)
+    kind, name = str(item.manifest.get("kind") or ""), str(info.get("name") or "")
+    return Remark(file, *place, finding, document.number, kind, name)
 
 
 def _place_of(remark: Remark) -> Position:
     return Position(remark.line, remark.column)
 
 
-def _twice(file: str, found: Duplicate) -> Remark:
+def _twice(file: str, document: Document, found: Duplicate) -> Remark:
     words = f"is there twice, first in line {found.first.line}, and only the last one would count"
     if found.joins_objects:
         words = f"is there twice, first in line {found.first.line}: is a line `---` missing between two objects?"
-    return Remark(file, *found.place, Finding(found.path, words))
+    return Remark(file, *found.place, Finding(found.path, words), document.number)
 
 
 def _name_again(item: Item, kind: str, names: _Names) -> Iterator[Finding]:

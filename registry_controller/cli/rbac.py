@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -137,11 +138,12 @@ async def _ask_cluster(connection: LocalConnection, given: _Kinds, *, has_files:
     from registry_controller.cli.connecting import connected  # noqa: PLC0415
     from registry_controller.core.rules.needed_rights import list_needed_rights  # noqa: PLC0415
     from registry_controller.kube.discover import Discovery  # noqa: PLC0415
-    from registry_controller.local.client import LocalClient  # noqa: PLC0415
+    from registry_controller.local.client import command_client  # noqa: PLC0415
 
     rules, resources = list(given.rules), dict(given.resources)
     async with connected(connection) as writer:
-        for manifest in () if has_files else await LocalClient(writer).list(meta.RULES):
+        client = command_client(writer, context=connection.context)
+        for manifest in () if has_files else await client.list(meta.RULES):
             try:
                 rules.append(read_rule(manifest))
             except InvalidObject as error:
@@ -150,7 +152,8 @@ async def _ask_cluster(connection: LocalConnection, given: _Kinds, *, has_files:
         rights = list_needed_rights(rules)
         for kind in {right.kind for right in (*rights.reader, *rights.controller)}:
             try:
-                resources[(kind.group, kind.kind)] = (await discovery.resolve(kind)).resource
+                found = await client.patiently(functools.partial(discovery.resolve, kind))
+                resources[(kind.group, kind.kind)] = found.resource
             except (NotServed, NotWatchable) as error:
                 say(f"warning: {error}")
     return _Kinds(rules, resources)

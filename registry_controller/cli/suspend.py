@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
-import msgspec
 
 from registry_controller.api import meta
-from registry_controller.api.errors import NotFound
 from registry_controller.api.meta import ObjectKey
 from registry_controller.api.names import CORE_RULES
 from registry_controller.cli.failures import run_to_end
@@ -61,17 +59,17 @@ async def _set_suspend(options: GlobalOptions, rules: Sequence[str], *, is_suspe
     """Set `spec.suspend` of each rule; ClickException for a rule that is missing or belongs to another cluster."""
     # Imported late, so that a wrong command line fails at once.
     from registry_controller.cli.connecting import connected  # noqa: PLC0415
-    from registry_controller.kube.watch import read_cluster_id  # noqa: PLC0415
+    from registry_controller.local.client import command_client  # noqa: PLC0415
 
     word = "suspended" if is_suspended else "resumed"
     async with connected(options.connection, methods=_METHODS) as writer:
-        local = await read_cluster_id(writer)
+        client = command_client(writer, context=options.context)
+        local = await client.read_id()
         for name in (rule.rpartition("/")[2] for rule in rules):
             key = ObjectKey("", name)
-            try:
-                manifest = msgspec.json.decode(await writer.get(meta.RULES, key))
-            except NotFound:
-                raise click.ClickException(f"{_NAME}/{name}: there is no such rule at {writer.server}") from None
+            manifest = await client.read(meta.RULES, key)
+            if manifest is None:
+                raise click.ClickException(f"{_NAME}/{name}: there is no such rule at {client.server}")
             owner = meta.annotations_of(manifest).get(meta.OWNER, local)
             if owner != local:
                 raise click.ClickException(
@@ -87,5 +85,5 @@ async def _set_suspend(options: GlobalOptions, rules: Sequence[str], *, is_suspe
             if bool(spec.get("suspend")) is is_suspended:
                 options.printer.print_text(f"{_NAME}/{name} unchanged: it is {word} already")
                 continue
-            await writer.merge_patch(meta.RULES, key, {"spec": {"suspend": True if is_suspended else None}})
+            await client.merge_patch(meta.RULES, key, {"spec": {"suspend": True if is_suspended else None}})
             options.printer.print_text(f"{_NAME}/{name} {word}")

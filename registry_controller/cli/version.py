@@ -13,7 +13,7 @@ from registry_controller import __version__
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject, RegistryError
 from registry_controller.api.meta import Manifest
-from registry_controller.cli.failures import FAILED, OK, run_to_end
+from registry_controller.cli.failures import FAILED, OK, name_context, run_to_end
 from registry_controller.cli.global_options import Contexts, GlobalOptions, LocalConnection, global_options
 from registry_controller.cli.options import load_settings
 from registry_controller.cli.output import Form, Table, say
@@ -62,7 +62,7 @@ def version_command(*, options: GlobalOptions) -> None:
             try:
                 found += run_to_end(_ask(connection, namespace))
             except click.ClickException as error:
-                say(f"Error: {connection.context or 'current context'}: {error.format_message()}")
+                say(f"Error: {name_context(error.format_message(), connection.context)}")
                 is_whole = False
     printer = options.printer
     if printer.is_for_programs:
@@ -109,15 +109,15 @@ def _build_table(found: Sequence[DaemonVersion]) -> Table:
 async def _ask(connection: LocalConnection, namespace: str) -> list[DaemonVersion]:
     """Read the Leases of the daemons of a cluster, and its Clusters."""
     from registry_controller.cli.connecting import connected  # noqa: PLC0415  late, as above
-    from registry_controller.local.client import LocalClient  # noqa: PLC0415
+    from registry_controller.local.client import command_client  # noqa: PLC0415
 
     async with connected(connection) as writer:
-        client = LocalClient(writer)
+        client = command_client(writer, context=connection.context)
         clusters = await client.list(meta.CLUSTERS)
         try:
             leases = await client.list(meta.LEASES, namespace=namespace)
         except RegistryError as error:
-            say(f"warning: {error}")
+            say(f"warning: {client.explain(error)}")
             leases = []
     context = connection.context or ""
     return [*read_daemons(context, leases, now=datetime.now(UTC)), *read_members(context, clusters)]

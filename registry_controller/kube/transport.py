@@ -162,6 +162,11 @@ class Transport(RESTClientObject):
         """Return the CA that verifies the server; empty for that of the system."""
         return self._identity.ca_pem
 
+    @property
+    def source(self) -> ConnectionSource:
+        """Return where a person changes how the server is reached."""
+        return self._identity.source
+
     async def close(self) -> None:
         """Close every connection; open requests end as Unreachable."""
         self._closed = True

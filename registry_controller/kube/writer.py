@@ -1,6 +1,6 @@
 """The connection that writes to the local API server, and the interfaces that the writers get.
 
-Law: only modules that import this one write, and `membership.leave` through `local.client` (`hack/check` holds this);
+Law: only modules that import this one write, and the users of `local.client` through it (`hack/check` holds this);
 a peer's connection is a Reader.
 """
 
@@ -14,6 +14,7 @@ import msgspec
 from registry_controller.api import meta
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.kube.connect import Reader
+from registry_controller.kube.failures import ConnectionSource
 from registry_controller.kube.rest_config import connect_local_transport
 from registry_controller.kube.translate import read_unknown_fields
 from registry_controller.kube.transport import DRY_RUN
@@ -91,11 +92,18 @@ class LocalWriter(Protocol):
 
     async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> object: ...
 
+    async def merge_patch(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes: ...
+
     async def post_path(self, path: str, body: bytes) -> bytes: ...
 
 
 class Writer(Reader):
     """A connection to the local API server, with the right to write."""
+
+    @property
+    def source(self) -> ConnectionSource:
+        """Return where a person changes how the server is reached."""
+        return self._transport.source
 
     @property
     def ca_pem(self) -> str:

@@ -1,4 +1,4 @@
-"""Reads and writes objects in the local cluster; errors are sentences for people.
+"""Reads and writes objects of one cluster, for the daemon and for commands; errors are sentences for people.
 
 Law: a missing object is None; a missing right is reported with its verb, its resource and the way to grant it; no
 message holds data.
@@ -6,26 +6,103 @@ message holds data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
-from urllib.parse import quote
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import urlencode
 
 import msgspec
 
 from registry_controller.api import meta
-from registry_controller.api.errors import Forbidden, NotFound, NotServed, ProtocolError
-from registry_controller.api.meta import GVR, Manifest, ObjectKey
-from registry_controller.kube.writer import LocalWriter
+from registry_controller.api.errors import Forbidden, NotFound, NotServed, ProtocolError, RegistryError
+from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
+from registry_controller.kube.failures import POD
+from registry_controller.kube.object import decode_object
+from registry_controller.kube.patience import MOST_TRIES, patiently
+from registry_controller.kube.writer import LocalWriter, Writer
 from registry_controller.report.reasons import describe_grant
 
+T = TypeVar("T")
+
 SERVICE_ACCOUNTS: Final = GVR("", "v1", "serviceaccounts", True)
+_KUBE_SYSTEM: Final = ObjectKey("", "kube-system")
+_REVIEW: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
-class LocalClient:
-    """Reads and writes objects in the local cluster."""
+class Access(msgspec.Struct, frozen=True):
+    """A right: a verb on a resource, in a namespace, or in all of them if that is empty."""
 
-    def __init__(self, writer: LocalWriter) -> None:
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+    subresource: str = ""
+
+    def __str__(self) -> str:
+        whole = f"{self.resource}.{self.group}" if self.group else self.resource
+        part = f"/{self.subresource}" if self.subresource else ""
+        return f"{self.verb} {whole}{part}{f' in namespace {self.namespace}' if self.namespace else ''}"
+
+
+class ClientMessages(Protocol):
+    """The messages of a client for one kind of user. `place` names the cluster; empty where it is known."""
+
+    place: str
+
+    def forbidden(self, verb: str, gvr: GVR, *, namespace: str, subresource: str) -> str:
+        """Return the message for a right that is missing."""
+
+    def not_served(self, gvr: GVR) -> str:
+        """Return the message for a kind that the cluster does not serve."""
+
+
+class DaemonMessages:
+    """Messages for the account of the daemon, whose rights come from the chart."""
+
+    def __init__(self, place: str = "") -> None:
+        self.place = place
+
+    def forbidden(self, verb: str, gvr: GVR, *, namespace: str, subresource: str) -> str:
+        full = gvr._replace(resource=f"{gvr.resource}/{subresource}") if subresource else gvr
+        where = f" in namespace {namespace}" if namespace else ""
+        grant = describe_grant(meta.CONTROLLER_AGGREGATED, place="here")
+        return f"cannot {verb} {full}{where}: forbidden; {grant}, as the chart does"
+
+    def not_served(self, gvr: GVR) -> str:
+        advice = "; apply the CustomResourceDefinitions of this release" if gvr.group == meta.GROUP else ""
+        return f"{gvr}: not served by this cluster{advice}"
+
+
+class UserMessages:
+    """Messages for the user of a context."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    def forbidden(self, verb: str, gvr: GVR, *, namespace: str, subresource: str) -> str:
+        right = Access(verb, gvr.group, gvr.resource, namespace, subresource)
+        return f"{self.place}: your user may not {right}; grant it to that user, or name another --context"
+
+    def not_served(self, gvr: GVR) -> str:
+        advice = "; install the chart there first" if gvr.group == meta.GROUP else ""
+        return f"{self.place}: does not serve {gvr}{advice}"
+
+
+class ClusterClient:
+    """Reads and writes objects of one cluster.
+
+    A request is sent at most `tries` times where the API server answers 429. The daemon sends it once: its loops have
+    their own pace. Commands use `command_client`.
+    """
+
+    def __init__(self, writer: LocalWriter, *, messages: ClientMessages | None = None, tries: int = 1) -> None:
         self._writer = writer
+        self._messages = messages or DaemonMessages()
+        self._tries = tries
+
+    @property
+    def place(self) -> str:
+        """The name of the cluster in messages, as `context a`; empty for the daemon."""
+        return self._messages.place
 
     @property
     def ca_pem(self) -> str:
@@ -37,83 +114,145 @@ class LocalClient:
         """The address of the connection."""
         return self._writer.server
 
+    def explain(self, error: RegistryError) -> str:
+        """Return the message of an error, with the name of the cluster before it."""
+        text = str(error)
+        return text if not self.place or text.startswith(self.place) else f"{self.place}: {text}"
+
+    async def patiently(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Send a request of another kind with the patience of this client."""
+        return await patiently(request, tries=self._tries)
+
+    async def read_id(self) -> ClusterUID:
+        """Read the ID of the cluster: the UID of its namespace kube-system."""
+        return ClusterUID(decode_object(await self._get(meta.NAMESPACES, _KUBE_SYSTEM), kind=meta.NAMESPACE).uid)
+
     async def read(self, gvr: GVR, key: ObjectKey) -> Manifest | None:
         """Get one object; None when the API server reports that it does not exist."""
         try:
-            return _decode(await self._writer.get(gvr, key), what=f"{gvr} {key}")
-        except NotFound as error:
-            if error.names_object:
-                return None
-            raise _not_served(gvr) from error
-        except Forbidden as error:
-            raise _forbidden(error, verb="get", gvr=gvr, namespace=key.namespace) from error
+            return _decode(await self._get(gvr, key), what=f"{gvr} {key}")
+        except NotFound:
+            return None
 
-    async def list(self, gvr: GVR, *, namespace: str = "", fields: str = "") -> Sequence[Manifest]:
-        """List all objects of a kind, or those that a field selector matches."""
-        path = gvr.path(namespace) + (f"?fieldSelector={quote(fields, safe='')}" if fields else "")
+    async def list(self, gvr: GVR, *, namespace: str = "", labels: str = "", fields: str = "") -> Sequence[Manifest]:
+        """List the objects of a kind that the selectors match."""
+        selectors = {"labelSelector": labels, "fieldSelector": fields}
+        query = urlencode({name: value for name, value in selectors.items() if value})
+        path = gvr.path(namespace) + (f"?{query}" if query else "")
         try:
-            items = _decode(await self._writer.get_path(path), what=str(gvr)).get("items")
+            found = await self._send(lambda: self._writer.get_path(path), "list", gvr, namespace)
         except NotFound as error:
-            raise _not_served(gvr) from error
-        except Forbidden as error:
-            raise _forbidden(error, verb="list", gvr=gvr, namespace=namespace) from error
-        return [item for item in items or () if isinstance(item, dict)]
+            raise self._not_served(gvr) from error
+        return [item for item in _decode(found, what=str(gvr)).get("items") or () if isinstance(item, dict)]
 
     async def read_path(self, path: str) -> Manifest:
         """Get a document that is not an object, such as `/api`."""
-        return _decode(await self._writer.get_path(path), what=path)
+        return _decode(await self.patiently(lambda: self._writer.get_path(path)), what=path)
 
     async def create(self, gvr: GVR, manifest: Manifest) -> Manifest:
-        """Create an object and return it as stored."""
-        key = _key(manifest)
+        """Create an object and return it as stored. AlreadyExists; NotFound where its namespace is missing."""
+        key, body = _key(manifest), msgspec.json.encode(manifest)
         try:
-            stored = await self._writer.create(gvr, key.namespace, msgspec.json.encode(manifest))
-        except Forbidden as error:
-            raise _forbidden(error, verb="create", gvr=gvr, namespace=key.namespace) from error
+            stored = await self._send(
+                lambda: self._writer.create(gvr, key.namespace, body), "create", gvr, key.namespace
+            )
+        except NotFound as error:
+            if key.namespace:
+                raise
+            raise self._not_served(gvr) from error
         return _decode(stored, what=f"{gvr} {key}")
 
     async def replace(self, gvr: GVR, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
         """Replace an object and return it as stored; the manifest has the resourceVersion that was read."""
-        key = _key(manifest)
-        try:
-            stored = await self._writer.replace(gvr, key, msgspec.json.encode(manifest), dry_run=dry_run)
-            return _decode(stored, what=f"{gvr} {key}")
-        except Forbidden as error:
-            raise _forbidden(error, verb="update", gvr=gvr, namespace=key.namespace) from error
+        key, body = _key(manifest), msgspec.json.encode(manifest)
+        stored = await self._send(
+            lambda: self._writer.replace(gvr, key, body, dry_run=dry_run), "update", gvr, key.namespace
+        )
+        return _decode(stored, what=f"{gvr} {key}")
 
     async def replace_status(self, gvr: GVR, manifest: Manifest) -> None:
         """Replace the status of an object; the manifest has the resourceVersion that was read."""
-        key = _key(manifest)
-        try:
-            await self._writer.replace(gvr, key, msgspec.json.encode(manifest), dry_run=False, subresource="status")
-        except Forbidden as error:
-            status = gvr._replace(resource=f"{gvr.resource}/status")
-            raise _forbidden(error, verb="update", gvr=status, namespace=key.namespace) from error
+        key, body = _key(manifest), msgspec.json.encode(manifest)
+        await self._send(
+            lambda: self._writer.replace(gvr, key, body, dry_run=False, subresource="status"),
+            "update", gvr, key.namespace, subresource="status",
+        )  # fmt: skip
+
+    async def merge_patch(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> None:
+        """Merge `patch` into an object."""
+        await self._send(lambda: self._writer.merge_patch(gvr, key, patch), "patch", gvr, key.namespace)
 
     async def delete(self, gvr: GVR, manifest: Manifest) -> None:
-        """Delete the object that was read; do nothing when it does not exist any more."""
+        """Delete the object that was read; nothing happens where it is gone. Conflict when it has changed."""
         key, info = _key(manifest), meta.metadata_of(manifest)
         try:
-            await self._writer.delete(gvr, key, uid=info["uid"], resource_version=info["resourceVersion"])
+            await self._send(
+                lambda: self._writer.delete(gvr, key, uid=info["uid"], resource_version=info["resourceVersion"]),
+                "delete", gvr, key.namespace,
+            )  # fmt: skip
         except NotFound:
             return
-        except Forbidden as error:
-            raise _forbidden(error, verb="delete", gvr=gvr, namespace=key.namespace) from error
 
     async def request_token(self, account: ObjectKey, spec: Mapping[str, Any]) -> str:
         """Request a token of a ServiceAccount; `spec` is a TokenRequestSpec (authentication.k8s.io/v1)."""
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        path = SERVICE_ACCOUNTS.object_path(account, subresource="token")
-        try:
-            answer = _decode(await self._writer.post_path(path, msgspec.json.encode(request)), what=path)
-        except Forbidden as error:
-            gvr = SERVICE_ACCOUNTS._replace(resource="serviceaccounts/token")
-            raise _forbidden(error, verb="create", gvr=gvr, namespace=account.namespace) from error
-        status = answer.get("status")
+        path, body = SERVICE_ACCOUNTS.object_path(account, subresource="token"), msgspec.json.encode(request)
+        answer = await self._send(
+            lambda: self._writer.post_path(path, body),
+            "create", SERVICE_ACCOUNTS, account.namespace, subresource="token",
+        )  # fmt: skip
+        status = _decode(answer, what=path).get("status")
         token = status.get("token") if isinstance(status, dict) else None
         if not isinstance(token, str) or not token:
             raise ProtocolError(f"{path}: the answer has no token")
         return token
+
+    async def may(self, access: Access) -> bool:
+        """Return whether the user of the connection has a right."""
+        attributes = {name: value for name, value in msgspec.structs.asdict(access).items() if value}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+        body = msgspec.json.encode(review)
+        answer = _decode(await self.patiently(lambda: self._writer.post_path(_REVIEW, body)), what=_REVIEW)
+        status = answer.get("status")
+        return isinstance(status, Mapping) and status.get("allowed") is True
+
+    async def _get(self, gvr: GVR, key: ObjectKey) -> bytes:
+        """Get one object. NotFound when it does not exist, NotServed when its kind is not served."""
+        try:
+            return await self._send(lambda: self._writer.get(gvr, key), "get", gvr, key.namespace)
+        except NotFound as error:
+            if error.names_object:
+                raise
+            raise self._not_served(gvr) from error
+
+    async def _send(
+        self, request: Callable[[], Awaitable[T]], verb: str, gvr: GVR, namespace: str, *, subresource: str = ""
+    ) -> T:
+        """Send a request; Forbidden with the way to grant the right, where a right is missing."""
+        try:
+            return await self.patiently(request)
+        except Forbidden as error:
+            if not error.lacks_right:  # a quota, a webhook or a namespace that is being deleted
+                raise
+            message = self._messages.forbidden(verb, gvr, namespace=namespace, subresource=subresource)
+            raise Forbidden(message, status=error.status, reason=error.reason) from error
+
+    def _not_served(self, gvr: GVR) -> NotServed:
+        return NotServed(self._messages.not_served(gvr))
+
+
+def command_client(writer: Writer, *, context: str | None) -> ClusterClient:
+    """Return the client of a command on the cluster of a context, None for the current one.
+
+    In a Pod without a context the user is the account of the daemon.
+    """
+    place = f"context {context}" if context else "the current context"
+    messages = DaemonMessages(place) if writer.source is POD else UserMessages(place)
+    return ClusterClient(writer, messages=messages, tries=MOST_TRIES)
 
 
 def age(manifest: Manifest) -> tuple[str, str]:
@@ -135,20 +274,3 @@ def _decode(body: bytes, *, what: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ProtocolError(f"{what}: the answer is not a JSON object")
     return found
-
-
-def _not_served(gvr: GVR) -> NotServed:
-    advice = "; apply the CustomResourceDefinitions of this release" if gvr.group == meta.GROUP else ""
-    return NotServed(f"{gvr}: not served by this cluster{advice}")
-
-
-def _forbidden(error: Forbidden, *, verb: str, gvr: GVR, namespace: str) -> Forbidden:
-    if error.reason == "NamespaceTerminating":
-        return error
-    where = f" in namespace {namespace}" if namespace else ""
-    return Forbidden(
-        f"cannot {verb} {gvr}{where}: forbidden; {describe_grant(meta.CONTROLLER_AGGREGATED, place='here')}, "
-        "as the chart does",
-        status=error.status,
-        reason=error.reason,
-    )

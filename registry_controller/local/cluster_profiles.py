@@ -26,7 +26,7 @@ from registry_controller.api.errors import (
 )
 from registry_controller.api.meta import GVR, Manifest, ObjectKey
 from registry_controller.kube.kubeconfig import find_key, read_secret, with_endpoint
-from registry_controller.local.client import LocalClient
+from registry_controller.local.client import ClusterClient
 from registry_controller.report.logs import Logger
 from registry_controller.settings import Settings
 
@@ -51,7 +51,7 @@ class ClusterProfiles:
     A failure is logged once, and the next pass tries again: it does not affect this cluster as a member.
     """
 
-    def __init__(self, *, api: LocalClient, settings: Settings, log: Logger) -> None:
+    def __init__(self, *, api: ClusterClient, settings: Settings, log: Logger) -> None:
         self._api = api
         self._settings = settings
         self._log = log

@@ -34,7 +34,7 @@ from registry_controller.api.tombstone import (
 from registry_controller.core.backoff import backoff_s
 from registry_controller.kube.writer import LocalWriter
 from registry_controller.local import manifests
-from registry_controller.local.client import LocalClient
+from registry_controller.local.client import ClusterClient
 from registry_controller.local.cluster_profiles import ClusterProfiles
 from registry_controller.local.kubeconfig_secret import KubeconfigSecret
 from registry_controller.local.own_cluster import LostClusterSource, NoLostClusters, OwnClusterMaker
@@ -101,7 +101,7 @@ class LocalController:
         on_change: Callable[[], None] | None = None,
     ) -> None:
         self.problem = ""
-        self._api = LocalClient(writer)
+        self._api = ClusterClient(writer)
         self._settings = settings
         self._cluster_id = cluster_id
         self._tombstones = tombstones

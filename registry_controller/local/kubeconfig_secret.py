@@ -27,7 +27,7 @@ from registry_controller.kube.kubeconfig import render
 from registry_controller.kube.pem import decode_base64
 from registry_controller.kube.strict_yaml import load_document
 from registry_controller.local import manifests
-from registry_controller.local.client import LocalClient
+from registry_controller.local.client import ClusterClient
 from registry_controller.local.reader_token import NotReady, decode_text, make_token_source, revoke_tokens
 from registry_controller.report.logs import Logger
 from registry_controller.settings import Settings
@@ -39,7 +39,7 @@ _BUNDLE_FIELD: Final = "spec.kubernetesApiEndpoints.caBundle"
 class KubeconfigSecret:
     """Reconciles the Secret that this cluster's Cluster names."""
 
-    def __init__(self, *, api: LocalClient, settings: Settings, log: Logger) -> None:
+    def __init__(self, *, api: ClusterClient, settings: Settings, log: Logger) -> None:
         self._api = api
         self._settings = settings
         self._log = log

@@ -23,7 +23,7 @@ from registry_controller.core.decision.lost_cluster import (
 )
 from registry_controller.kube.strict_yaml import load_document
 from registry_controller.local import manifests
-from registry_controller.local.client import LocalClient
+from registry_controller.local.client import ClusterClient
 from registry_controller.local.kubeconfig_secret import is_published
 from registry_controller.local.reader_token import decode_text
 from registry_controller.report.logs import Logger
@@ -77,7 +77,7 @@ class OwnClusterMaker:
     """Makes the missing own Cluster. `check_after_s` is when it is to be tried again, None for no such time."""
 
     def __init__(
-        self, *, api: LocalClient, settings: Settings, cluster_id: ClusterUID, source: LostClusterSource, log: Logger
+        self, *, api: ClusterClient, settings: Settings, cluster_id: ClusterUID, source: LostClusterSource, log: Logger
     ) -> None:
         self.check_after_s: float | None = None
         self._api = api

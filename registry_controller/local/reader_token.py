@@ -21,7 +21,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import AlreadyExists, BadInput, Forbidden, RegistryError
 from registry_controller.api.meta import Manifest, ObjectKey
 from registry_controller.local import manifests
-from registry_controller.local.client import SERVICE_ACCOUNTS, LocalClient, age
+from registry_controller.local.client import SERVICE_ACCOUNTS, ClusterClient, age
 from registry_controller.report.logs import Logger
 from registry_controller.settings import Settings
 
@@ -55,7 +55,7 @@ class TokenSource(Protocol):
         """Return the time until `find` returns another token in seconds; infinity for never."""
 
 
-def make_token_source(*, api: LocalClient, settings: Settings, log: Logger) -> TokenSource:
+def make_token_source(*, api: ClusterClient, settings: Settings, log: Logger) -> TokenSource:
     """Make the source that the options ask for."""
     if settings.reader_token_expiration_seconds:
         return ExpiringToken(api=api, settings=settings, log=log)
@@ -67,13 +67,13 @@ def token_type(expiration_s: int) -> str:
     return manifests.BINDING_SECRET_TYPE if expiration_s else manifests.TOKEN_SECRET_TYPE
 
 
-async def revoke_tokens(api: LocalClient, settings: Settings) -> None:
+async def revoke_tokens(api: ClusterClient, settings: Settings) -> None:
     """Delete the Secrets of all tokens of the reader, of both kinds, which revokes the published token."""
     for secret in await tokens_left(api, settings):
         await api.delete(meta.SECRETS, secret)
 
 
-async def tokens_left(api: LocalClient, settings: Settings) -> Sequence[Manifest]:
+async def tokens_left(api: ClusterClient, settings: Settings) -> Sequence[Manifest]:
     """List the Secrets of the reader's tokens, of both kinds."""
     account = ObjectKey(settings.namespace, settings.reader_service_account_name)
     bound = meta.metadata_of(manifests.binding_secret(*account))["name"]
@@ -82,7 +82,7 @@ async def tokens_left(api: LocalClient, settings: Settings) -> Sequence[Manifest
     return [*await _token_secrets(api, account), *([found] if found is not None and is_bound else [])]
 
 
-async def _token_secrets(api: LocalClient, account: ObjectKey) -> Sequence[Manifest]:
+async def _token_secrets(api: ClusterClient, account: ObjectKey) -> Sequence[Manifest]:
     """List the token Secrets of the reader in the daemon's namespace, the oldest first."""
     selector = f"type={manifests.TOKEN_SECRET_TYPE}"
     found = [
@@ -98,7 +98,7 @@ async def _token_secrets(api: LocalClient, account: ObjectKey) -> Sequence[Manif
 class LastingToken:
     """The token in a token Secret of the reader's ServiceAccount."""
 
-    def __init__(self, *, api: LocalClient, settings: Settings, log: Logger) -> None:
+    def __init__(self, *, api: ClusterClient, settings: Settings, log: Logger) -> None:
         self._api = api
         self._account = ObjectKey(settings.namespace, settings.reader_service_account_name)
         self._log = log
@@ -155,7 +155,7 @@ class ExpiringToken:
     A monotonic clock measures the age of a token that this process requested; the claims give the age of an older one.
     """
 
-    def __init__(self, *, api: LocalClient, settings: Settings, log: Logger) -> None:
+    def __init__(self, *, api: ClusterClient, settings: Settings, log: Logger) -> None:
         self._api = api
         self._account = ObjectKey(settings.namespace, settings.reader_service_account_name)
         self._asked_s = settings.reader_token_expiration_seconds
@@ -223,7 +223,7 @@ class ExpiringToken:
         return token, claims
 
 
-async def _make_secret(api: LocalClient, secret: Manifest, *, log: Logger) -> None:
+async def _make_secret(api: ClusterClient, secret: Manifest, *, log: Logger) -> None:
     info = meta.metadata_of(secret)
     key = ObjectKey(info["namespace"], info["name"])
     try:

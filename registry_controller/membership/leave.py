@@ -31,7 +31,7 @@ from registry_controller.cache.members import cluster_target, membership_marked,
 from registry_controller.core.decision.marks import NATIVE, Marks, read_marks
 from registry_controller.core.decision.tombstones import LASTS
 from registry_controller.core.status.cluster import MISSING_FOR_LONG, OWN_CLUSTER_MISSING
-from registry_controller.local.client import LocalClient, age
+from registry_controller.local.client import ClusterClient, age
 from registry_controller.local.kubeconfig_secret import is_published
 from registry_controller.local.reader_token import tokens_left
 from registry_controller.settings import Settings
@@ -53,7 +53,7 @@ class LeaveCommand:
     """
 
     def __init__(
-        self, *, api: LocalClient, local: ClusterUID, settings: Settings, today: date, report: Callable[[str], None]
+        self, *, api: ClusterClient, local: ClusterUID, settings: Settings, today: date, report: Callable[[str], None]
     ) -> None:
         self._api = api
         self._local = local

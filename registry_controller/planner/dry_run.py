@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from registry_controller.api import meta
-from registry_controller.api.errors import Conflict, RegistryError, TooManyRequests, Unreachable
+from registry_controller.api.errors import Conflict, RegistryError, Unreachable
 from registry_controller.api.meta import ClusterUID, GroupKind, Manifest, ObjectKey, Target
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.registry import Registry
@@ -22,6 +22,7 @@ from registry_controller.core.decision.decision import Apply, Decision, Hold, Re
 from registry_controller.engine import Engine
 from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.patience import patiently
 from registry_controller.kube.watch import read_cluster_id
 from registry_controller.kube.writer import Writer
 from registry_controller.planner.recording_client import MissingRight, RecordedWrite, RecordingClient
@@ -38,7 +39,6 @@ _POLL_INTERVAL_S: Final = 0.05
 _MAX_CONCURRENT: Final = 16
 _MAX_RETRIES: Final = 3
 _RETRY_DELAY_S: Final = 0.3  # after something changed while it was read
-_MIN_RETRY_AFTER_S: Final = 0.2  # for a server that sends no Retry-After with its 429
 
 _SERVER_SET: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "ownerReferences", "finalizers")
 """Metadata that a server keeps when a rule is applied over a stored one."""
@@ -231,15 +231,10 @@ async def _connect(
     """Read the local cluster's ID and the registry's kinds; retry after a 429."""
     try:
         async with asyncio.timeout(wait_s):
-            while True:
-                try:
-                    local = await read_cluster_id(local_client)
-                    dry_run = DryRun(settings, local_client=local_client, local=local, connect_peer=connect_peer)
-                    await dry_run.engine.registry_reader.read_once()
-                except TooManyRequests as error:
-                    await asyncio.sleep(max(error.retry_after_s, _MIN_RETRY_AFTER_S))
-                else:
-                    return dry_run
+            local = await patiently(lambda: read_cluster_id(local_client), tries=None)
+            dry_run = DryRun(settings, local_client=local_client, local=local, connect_peer=connect_peer)
+            await patiently(dry_run.engine.registry_reader.read_once, tries=None)
+            return dry_run
     except TimeoutError:
         message = f"the registry's kinds were not listed within {wait_s:g} s; is the API server overloaded?"
         raise Unreachable(f"{local_client.server}: {message}") from None

@@ -24,7 +24,7 @@ SOURCES = {
         "core/decision/stored_spec.py", "core/status/missing_rules.py", "core/status/rule.py", "report/reasons.py",
         "status/rules.py", "sync/contention.py", "sync/pace.py",
     ],
-    "message of join, status or check": ["admin/*.py"],
+    "message of join, status or check": ["admin/*.py", "local/client.py"],
     "message of the command line": [
         "cli/*.py", "kube/rest_config.py", "membership/leave.py", "planner/dry_run.py", "status/readiness.py",
     ],

@@ -54,6 +54,26 @@ def test_the_installed_program_lints_a_rule(installed: Path, tmp_path: Path) -> 
     assert done.returncode == 1
 
 
+@pytest.mark.timeout(2 * _LIMIT_S)
+@pytest.mark.parametrize(
+    ("args", "shown"),
+    [
+        (("lint", str(_RULE), "-o", "json"), "[]"),
+        (("rbac", "-f", str(_RULE)), "kind: ClusterRole"),
+        (("crds",), "kind: CustomResourceDefinition"),
+    ],
+    ids=lambda found: found[0] if isinstance(found, tuple) else "",
+)
+def test_the_commands_without_a_cluster_need_no_environment(
+    args: tuple[str, ...], shown: str, installed: Path, tmp_path: Path
+) -> None:
+    """No variable is set, no program is on the PATH, and the folder has no file."""
+    command = [str(installed / "registry-controller"), *args]
+    done = subprocess.run(command, cwd=tmp_path, env={}, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert shown in done.stdout
+
+
 def test_all_its_requirements_are_met(installed: Path) -> None:
     _run(str(installed / "python"), "-m", "pip", "check")
 

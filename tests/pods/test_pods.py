@@ -5,26 +5,46 @@ No CNI plugin here enforces NetworkPolicies: that the chart renders them is show
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
+import tarfile
+from pathlib import Path
 
 import pytest
 
+from hack.controlplane.kubeconfig import write_kubeconfig
 from hack.pods.cluster import NODE
 from hack.pods.node import run_program
 from registry_controller import __version__
-from tests.e2e.group import NAMESPACE, SECRET, eventually, in_sync, rule, secret, swap
+from tests.e2e.commands import Ended, contexts, run
+from tests.e2e.group import NAMESPACE, SECRET, eventually, in_sync, rule, secret
 from tests.pods.member import DEPLOYMENT, PodMember
 
+_CANARY = "a-canary-that-must-not-sing"
 _LABEL = {"sync": "yes"}
 _MATCH = {"match": [{"labels": [{"matchLabels": _LABEL}]}]}
 _PROBE = "import os, sys; print(os.getuid(), os.getgid()); open('/not-allowed', 'w')"
 
 
 @pytest.fixture(scope="module")
-def joined(members: list[PodMember]) -> list[PodMember]:
+def kubeconfig(members: list[PodMember], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a kubeconfig with a context for each member."""
+    file = tmp_path_factory.mktemp("contexts") / "kubeconfig"
+    write_kubeconfig(file, [member.nodes.entry for member in members])
+    return file
+
+
+@pytest.fixture(scope="module")
+def join_ended(members: list[PodMember], kubeconfig: Path) -> Ended:
+    """Join the members by the command, which runs its checks in their Pods."""
+    return run(kubeconfig, "join", *contexts(member.name for member in members), "--wait", "4m")
+
+
+@pytest.fixture(scope="module")
+def joined(members: list[PodMember], join_ended: Ended) -> list[PodMember]:
     first, second = members
-    swap(first, second)
+    assert join_ended.code == 0, join_ended.stderr
     in_sync(members)
     first.apply(rule("secrets", SECRET, _MATCH))
     eventually(lambda: second.find("resourcesyncrule", "secrets"))
@@ -67,6 +87,36 @@ def test_a_namespace_that_is_restricted_refuses_the_pod_without_its_security_con
     bare = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare"}, "spec": {"containers": [container]}}
     with pytest.raises(Exception, match='violates PodSecurity "restricted'):
         members[0].kubectl("-n", NAMESPACE, "create", "-f", "-", stdin=json.dumps(bare))
+
+
+def test_the_members_joined_after_checks_in_their_pods(joined: list[PodMember], join_ended: Ended) -> None:
+    """A check on this machine would be reported, with the obstacle in the Pod."""
+    assert "the checks ran on this machine" not in join_ended.stderr
+    assert "warning:" not in join_ended.stderr
+    assert f"{len(joined)} members are in step" in join_ended.stderr
+    assert join_ended.stdout
+
+
+def test_an_archive_has_logs_and_metrics_of_the_pods_and_no_data_of_a_secret(
+    joined: list[PodMember], kubeconfig: Path, tmp_path: Path
+) -> None:
+    for member in joined:
+        member.create(secret(f"canary-{member.name}", {"password": _CANARY}, namespace=NAMESPACE))
+    _arrives(joined, "with-a-log")
+    target = tmp_path / "report.tar.gz"
+    ended = run(kubeconfig, "gather", *contexts(member.name for member in joined), "--file", str(target))
+    assert ended.code == 0, ended.stderr
+    with tarfile.open(target) as opened:
+        files = {info.name: opened.extractfile(info).read().decode() for info in opened}  # type: ignore[union-attr]
+    assert files["cluster-registry/problems.txt"] == ""
+    hidden = [_CANARY, base64.b64encode(_CANARY.encode()).decode()]
+    for member in joined:
+        data = member.get("secret", member.name, "-n", NAMESPACE)["data"]
+        hidden += [*data.values(), *(base64.b64decode(value).decode() for value in data.values())]
+        folder = f"cluster-registry/{member.name}/pods/{member.pod()['metadata']['name']}"
+        assert [json.loads(line) for line in files[f"{folder}.log"].splitlines()]
+        assert "# HELP" in files[f"{folder}.metrics.txt"]
+    assert [name for name, text in files.items() for value in hidden if value in text] == []
 
 
 def test_a_secret_is_synced_over_the_nodes_network(joined: list[PodMember]) -> None:

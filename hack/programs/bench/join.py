@@ -1,5 +1,6 @@
 """Fresh members join one group, until every member reads every other one: seconds.
 
+The waiting is the rest of these seconds after the CPU time of the command: it waits for API servers, daemons and polls.
 The floor writes the same Clusters and Secrets by bare requests, without checks, and waits for the same state. Between
 the blocks `join --undo` takes the join back; the daemons run on.
 """
@@ -9,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -34,11 +37,14 @@ def measure(*, count: int, rounds: int) -> tuple[list[Line], str]:
     """Measure with `count` members; return the figures and the version of Kubernetes."""
     bare: list[float] = []
     ours: list[float] = []
+    working: list[float] = []
     with _fresh_members(count) as group:
         for _ in range(rounds):
             for join, found in ((_join_bare, bare), (_join, ours), (_join, ours), (_join_bare, bare)):
-                began = time.monotonic()
+                began, used_s = time.monotonic(), _children_cpu_s()
                 join(group)
+                if join is _join:
+                    working.append(_children_cpu_s() - used_s)
                 _wait(functools.partial(_are_in_step, group), "all members are in step")
                 found.append(time.monotonic() - began)
                 _run(group, "join", "--undo")
@@ -46,7 +52,21 @@ def measure(*, count: int, rounds: int) -> tuple[list[Line], str]:
     print(
         f"{count} members joined in {min(ours):.1f} to {max(ours):.1f} s; the aim on an idle machine is {_TARGET_S:g} s"
     )
+    print(_describe_waiting(ours, working))
     return [Line(f"join {count}", bare, ours, at_most=3.0)], version
+
+
+def _describe_waiting(ours: Sequence[float], working: Sequence[float]) -> str:
+    """Return how much of the median join is waiting; `working` is the CPU time of the command in each join."""
+    whole_s, work_s = statistics.median(ours), statistics.median(working)
+    wait_s = max(whole_s - work_s, 0.0)
+    return f"of the median of {whole_s:.1f} s, {wait_s:.1f} s are waiting ({wait_s / whole_s:.0%})"
+
+
+def _children_cpu_s() -> float:
+    """Return the CPU time of the child processes that have ended, in seconds: of the commands, while the rest run."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @contextlib.contextmanager

@@ -33,8 +33,14 @@ PLATFORMS: Final = {
     "darwin-arm64": ("macosx_14_0_arm64", "macosx_13_0_arm64", "macosx_12_0_arm64", "macosx_11_0_arm64",
                      "macosx_13_0_universal2", "macosx_11_0_universal2", "macosx_10_13_universal2",
                      "macosx_10_9_universal2"),
+    "windows-amd64": ("win_amd64",),
 }  # fmt: skip
 """The tags of wheels for each platform, as krew names the platform, the newest system first."""
+NOT_IN_KREW: Final = frozenset({"windows-amd64"})
+"""Platforms on which krew cannot start a file of Python; there `python FILE` does."""
+LOCK: Final = ROOT / "requirements" / "run.lock"
+_SYSTEMS: Final = {"linux": "linux", "darwin": "darwin", "windows": "win32"}
+_MACHINES: Final = {"linux-arm64": "aarch64", "darwin-arm64": "arm64", "windows-amd64": "AMD64"}
 PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
 _NAME: Final = "kubectl-cluster_registry"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the same bytes from each build
@@ -82,15 +88,25 @@ def build(platform: str, pythons: Sequence[str], *, out: Path) -> Path:
         whole.mkdir()
         for python in pythons:
             # Extension modules have names of their own for each version of Python; all other files are the same.
-            one = Path(scratch) / python
-            subprocess.run(list_pip_words(platform, python, one), check=True, capture_output=True, text=True)
+            one, lock = Path(scratch) / python, Path(scratch) / f"{python}.lock"
+            lock.write_text(select_packages(platform, python), encoding="utf-8")
+            subprocess.run(list_pip_words(platform, python, one, lock), check=True, capture_output=True, text=True)
             shutil.copytree(one, whole, dirs_exist_ok=True)
         _add_project(whole, Path(scratch))
         _remove_unused(whole)
         return write_archive(whole, out / f"{_NAME}-{platform}.pyz", pythons)
 
 
-def list_pip_words(platform: str, python: str, target: Path) -> list[str]:
+def select_packages(platform: str, python: str) -> str:
+    """Return the entries of the lock for a platform, without markers: pip compares those with the machine here."""
+    from hack.programs.wheels import Target, entries_for
+
+    machine = _MACHINES.get(platform, "x86_64")
+    target = Target(platform, PLATFORMS[platform], system=_SYSTEMS[platform.partition("-")[0]], machine=machine)
+    return "\n".join(entries_for(LOCK.read_text(encoding="utf-8"), target=target, python=python))
+
+
+def list_pip_words(platform: str, python: str, target: Path, lock: Path = LOCK) -> list[str]:
     """Return the command that installs the locked wheels of a platform into a folder."""
     short = python.replace(".", "")
     tags = [word for tag in PLATFORMS[platform] for word in ("--platform", tag)]
@@ -98,7 +114,7 @@ def list_pip_words(platform: str, python: str, target: Path) -> list[str]:
     return [
         sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", str(target),
         "--only-binary", ":all:", "--no-deps", "--no-compile", "--require-hashes", "--implementation", "cp",
-        "--python-version", python, *tags, *abis, "-r", str(ROOT / "requirements" / "run.lock"),
+        "--python-version", python, *tags, *abis, "-r", str(lock),
     ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from registry_controller import settings
 from registry_controller.api.tombstone import Tombstone, tombstone_manifest
 from registry_controller.core.decision.tombstones import LASTS
 from registry_controller.kube.writer import WRITING, Writer
-from registry_controller.local.client import LocalClient
+from registry_controller.local.client import ClusterClient
 from registry_controller.membership.leave import LeaveCommand
 from tests.sim.cluster.clock import today
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, hand_over, rule
@@ -29,7 +29,7 @@ async def farewell(group: SimGroup, at: str, *, say: Callable[[str], None]) -> A
     writer = Writer(transport)
     try:
         yield LeaveCommand(
-            api=LocalClient(writer),
+            api=ClusterClient(writer),
             local=group[at].id,
             settings=settings.load({"NAMESPACE": NAMESPACE}, {}),
             today=today(),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from registry_controller.cli import program
+from tests.docs.documents import table
 from tests.unit.cli.rule_texts import GOOD, STRAY
 
 ROOT = Path(__file__).parents[3]
@@ -213,3 +216,48 @@ def test_a_misspelled_field_is_told_what_may_be_meant(wrong: str, meant: str, tm
 
 def test_an_entry_that_says_matches_is_told_of_match(tmp_path: Path) -> None:
     assert "did you mean `match`?" in lint(GOOD.replace("match:", "matches:"), tmp_path)[1][0]
+
+
+def test_findings_are_data_for_programs(tmp_path: Path) -> None:
+    file, broken = tmp_path / "rule.yaml", tmp_path / "broken.yaml"
+    file.write_text("a: b\n---\n" + MISPLACED.replace("name: good", "generateName: good-"), encoding="utf-8")
+    broken.write_bytes(b"\xff")
+    args = ["lint", str(file), str(broken), str(tmp_path / "none.yaml"), "-o", "json"]
+    found = CliRunner().invoke(program, args)
+    assert found.exit_code == 1
+    first, *rest = json.loads(found.stdout)
+    assert first.pop("message").startswith("belongs under objectKey: write objectKey: ")
+    assert list(first.items()) == [
+        ("file", str(file)), ("document", 2), ("line", 12), ("column", 11),
+        ("object", {"kind": "ResourceSyncRule", "name": None}), ("field", "spec.rules[0].match[0].name"),
+        ("severity", "error"),
+    ]  # fmt: skip
+    whole = dict.fromkeys(("document", "line", "column", "object", "field"))
+    assert rest[-2:] == [
+        {"file": str(broken), **whole, "severity": "error", "message": "is no YAML in UTF-8"},
+        {
+            "file": str(tmp_path / "none.yaml"), **whole, "severity": "error",
+            "message": "cannot be read: No such file or directory",
+        },
+    ]  # fmt: skip
+
+
+def test_a_finding_has_the_name_of_its_object_and_warnings_are_told_from_errors() -> None:
+    found = CliRunner().invoke(program, ["lint", "-", "-o", "json"], input=HISTORIC + "---\n" + UNKNOWN)
+    findings = json.loads(found.stdout)
+    assert {one["file"] for one in findings} == {"<stdin>"}
+    assert {(one["document"], one["severity"]) for one in findings} == {(1, "warning"), (2, "error")}
+    assert {one["object"]["name"] for one in findings} == {"good"}
+    assert json.loads(CliRunner().invoke(program, ["lint", "-", "-o", "json"], input=GOOD).stdout) == []
+
+
+def test_text_that_is_no_yaml_has_a_line_and_no_field() -> None:
+    (finding,) = json.loads(CliRunner().invoke(program, ["lint", "-", "-o", "json"], input="x: [").stdout)
+    assert (finding["line"], finding["object"], finding["field"]) == (1, None, None)
+
+
+def test_the_fields_of_a_finding_are_those_of_the_documentation() -> None:
+    rows = table(ROOT / "docs" / "command-line.md", header="field of a finding")
+    documented = [name for row in rows for name in re.findall(r"`([^`]+)`", row[0])]
+    (finding,) = json.loads(CliRunner().invoke(program, ["lint", "-", "-o", "json"], input="").stdout)
+    assert list(finding) == documented

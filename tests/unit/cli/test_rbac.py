@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,12 @@ def ask(*args: str, stdin: str = "") -> Result:
     return CliRunner().invoke(program, args, input=stdin, env={"KUBECONFIG": "/nowhere"})
 
 
+def ask_for(file: Path, *objects: str, args: Sequence[str] = ()) -> Result:
+    """Ask for the roles of the objects, which are written to a file."""
+    file.write_text("---".join(objects), encoding="utf-8")
+    return ask("rbac", "-f", str(file.parent), *args)
+
+
 def test_a_rule_needs_no_cluster_and_two_roles() -> None:
     found = ask("rbac", "-f", "-", stdin=made("a", "Deployment", "apps"))
     assert (found.exit_code, found.stdout, found.stderr) == (0, GOLDEN, "")
@@ -80,8 +87,8 @@ def test_a_rule_needs_no_cluster_and_two_roles() -> None:
 
 def test_several_rules_share_two_roles(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(made("a", "ConfigMap"))
-    (tmp_path / "b.yaml").write_text(made("b", "Ingress", "networking.k8s.io") + "---" + made("c", "Service"))
-    found = ask("rbac", "-f", str(tmp_path), "--name", "team", "-o", "json")
+    others = made("b", "Ingress", "networking.k8s.io"), made("c", "Service")
+    found = ask_for(tmp_path / "b.yaml", *others, args=("--name", "team", "-o", "json"))
     items = json.loads(found.stdout)["items"]
     assert [item["metadata"]["name"] for item in items] == ["team-reader", "team-controller"]
     for item in items:
@@ -94,9 +101,7 @@ def test_several_rules_share_two_roles(tmp_path: Path) -> None:
 def test_a_custom_kind_is_guessed_with_a_warning_or_read_from_its_definition(tmp_path: Path) -> None:
     guessed = ask("rbac", "-f", "-", stdin=made("a", "Mouse", "example.com"))
     assert "the resource of Mouse.example.com is guessed: mouses" in guessed.stderr
-    file = tmp_path / "all.yaml"
-    file.write_text(made("a", "Mouse", "example.com") + "---" + DEFINITION)
-    read = ask("rbac", "-f", str(file))
+    read = ask_for(tmp_path / "all.yaml", made("a", "Mouse", "example.com"), DEFINITION)
     assert (read.exit_code, read.stderr) == (0, "")
     assert {name for role in yaml.safe_load_all(read.stdout) for one in role["rules"] for name in one["resources"]} == {
         "mice"

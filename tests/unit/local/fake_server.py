@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from registry_controller.api import errors, meta
 from registry_controller.api.meta import GVR, ObjectKey
+from registry_controller.kube.failures import KUBECONFIG
 from registry_controller.local import client
 from registry_controller.local.manifests import TOKEN_SECRET_TYPE
 
@@ -34,6 +35,9 @@ class FakeServer:
         self.objects: dict[str, Body] = {}
         self.writes: list[str] = []
         self.forbidden: set[tuple[str, str]] = set()
+        self.missing: set[str] = set()
+        self.busy = 0
+        self.source = KUBECONFIG
         self.reported = ["10.0.0.1:6443"]
         self.fills_tokens = True
         self.unknown: dict[str, tuple[str, ...]] = {}
@@ -72,8 +76,9 @@ class FakeServer:
         if path == "/api":
             return json.dumps({"serverAddressByClientCIDRs": self._addresses()}).encode()
         collection = urlsplit(path).path
+        self._check_served(collection.rsplit("/", 1)[1])
         if ("list", collection.rsplit("/", 1)[1]) in self.forbidden:
-            raise errors.Forbidden("no", status=403, reason="Forbidden")
+            raise errors.Forbidden("no", status=403, reason="Forbidden", lacks_right=True)
         items = [body for where, body in self.objects.items() if where.rsplit("/", 1)[0] == collection]
         return json.dumps({"items": items}).encode()
 
@@ -97,12 +102,22 @@ class FakeServer:
         self.writes.append(f"replace {gvr.resource}{f'/{subresource}' if subresource else ''}")
         return json.dumps(self.put(gvr, manifest)).encode()
 
+    async def merge_patch(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
+        self._check("patch", gvr)
+        current = self.objects[gvr.path(key.namespace, key.name)]
+        self.writes.append(f"patch {gvr.resource}")
+        return json.dumps(self.put(gvr, {**current, **patch})).encode()
+
     async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
         self._check("delete", gvr)
         self.writes.append(f"delete {gvr.resource}")
         del self.objects[gvr.path(key.namespace, key.name)]
 
     async def post_path(self, path: str, body: bytes) -> bytes:
+        if path.endswith("/selfsubjectaccessreviews"):
+            asked = json.loads(body)["spec"]["resourceAttributes"]
+            allowed = (asked["verb"], asked["resource"]) not in self.forbidden
+            return json.dumps({"status": {"allowed": allowed}}).encode()
         self._check("create", GVR("", "v1", "serviceaccounts/token", True))
         assert path == f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{READER}/token"
         spec = json.loads(body)["spec"]
@@ -131,6 +146,14 @@ class FakeServer:
         self.reported = [*self.reported[1:], self.reported[0]]
         return [{"clientCIDR": "0.0.0.0/0", "serverAddress": self.reported[-1]}] if self.reported[-1] else []
 
+    def _check_served(self, resource: str) -> None:
+        if self.busy:
+            self.busy -= 1
+            raise errors.TooManyRequests("busy", status=429, reason="TooManyRequests")
+        if resource in self.missing:
+            raise errors.NotFound(f"{resource}: 404")
+
     def _check(self, verb: str, gvr: GVR) -> None:
+        self._check_served(gvr.resource)
         if (verb, gvr.resource) in self.forbidden:
-            raise errors.Forbidden(f"{verb}: 403", status=403, reason="Forbidden")
+            raise errors.Forbidden(f"{verb}: 403", status=403, reason="Forbidden", lacks_right=True)

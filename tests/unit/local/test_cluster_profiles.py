@@ -11,7 +11,7 @@ import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.errors import NotFound
-from registry_controller.local.client import LocalClient
+from registry_controller.local.client import ClusterClient
 from registry_controller.local.cluster_profiles import MANAGER, PROFILES, ClusterProfiles
 from registry_controller.report.logs import get_logger
 from tests.unit.local.fake_server import NAMESPACE, Body, FakeServer
@@ -49,7 +49,7 @@ def secret(name: str) -> Body:
 
 def make(server: FakeServer, *, where: str = WHERE, log: Any = None) -> ClusterProfiles:
     settings: Any = LocalSettings(cluster_profile_namespace=where)
-    return ClusterProfiles(api=LocalClient(server), settings=settings, log=log or get_logger("test"))
+    return ClusterProfiles(api=ClusterClient(server), settings=settings, log=log or get_logger("test"))
 
 
 def profile(server: FakeServer, name: str) -> Body:

@@ -13,7 +13,7 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, read_cluster
 from registry_controller.api.errors import BadInput, NotFound
 from registry_controller.api.meta import ClusterUID, ObjectKey
-from registry_controller.local.client import LocalClient
+from registry_controller.local.client import ClusterClient
 from registry_controller.local.kubeconfig_secret import KubeconfigSecret, is_published
 from registry_controller.local.manifests import SERVICE_ACCOUNT, TOKEN_SECRET_TYPE
 from registry_controller.report.logs import get_logger
@@ -31,7 +31,7 @@ def make(server: FakeServer, *, address: str = "", label: bool = False) -> Kubec
         apiserver_endpoint_address=address,
         multicluster_runtime_label=label,
     )
-    return KubeconfigSecret(api=LocalClient(server), settings=settings, log=get_logger("test"))
+    return KubeconfigSecret(api=ClusterClient(server), settings=settings, log=get_logger("test"))
 
 
 def cluster(*endpoints: dict[str, str], secret: bool = True) -> Cluster:

@@ -11,7 +11,7 @@ import pytest
 from registry_controller.api import meta
 from registry_controller.api.errors import BadInput
 from registry_controller.local import reader_token
-from registry_controller.local.client import SERVICE_ACCOUNTS, LocalClient
+from registry_controller.local.client import SERVICE_ACCOUNTS, ClusterClient
 from registry_controller.local.manifests import BINDING_SECRET_TYPE, SERVICE_ACCOUNT, TOKEN_SECRET_TYPE
 from registry_controller.local.reader_token import (
     ExpiringToken,
@@ -35,7 +35,7 @@ def settings(expiration_s: int = 0) -> Any:
 
 
 def source(server: FakeServer, expiration_s: int = 0) -> TokenSource:
-    return make_token_source(api=LocalClient(server), settings=settings(expiration_s), log=get_logger("test"))
+    return make_token_source(api=ClusterClient(server), settings=settings(expiration_s), log=get_logger("test"))
 
 
 def put_token(server: FakeServer, name: str, *, account: str = READER, **fields: Any) -> None:
@@ -146,7 +146,7 @@ async def test_o6_all_tokens_of_the_reader_are_revoked_of_both_kinds_and_no_othe
     put_token(server, "one")
     put_token(server, "other", account="another")
     await source(server, 600).find(current="")
-    api = LocalClient(server)
+    api = ClusterClient(server)
     assert sorted(meta.metadata_of(found)["name"] for found in await tokens_left(api, settings())) == [
         "one", f"{READER}-token-binding"
     ]  # fmt: skip

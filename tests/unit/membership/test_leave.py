@@ -17,7 +17,7 @@ from registry_controller.api.provenance import Provenance, encode
 from registry_controller.api.tombstone import Tombstone, tombstone_manifest
 from registry_controller.cache.members import cluster_target, secret_target
 from registry_controller.core.decision.tombstones import LASTS
-from registry_controller.local.client import LocalClient
+from registry_controller.local.client import ClusterClient
 from registry_controller.local.manifests import TOKEN_SECRET_TYPE
 from registry_controller.membership.leave import LeaveCommand, LeaveIncomplete
 from tests.sim.cluster.loop import run
@@ -42,7 +42,7 @@ class Stage:
             manage_local_cluster_secret=options.get("manage", True),
         )
         self.command = LeaveCommand(
-            api=LocalClient(self.server), local=LOCAL, settings=settings, today=TODAY, report=self.reported.append
+            api=ClusterClient(self.server), local=LOCAL, settings=settings, today=TODAY, report=self.reported.append
         )
 
     def add(
