@@ -11,12 +11,12 @@ ARG PIP_CERT
 ARG PIP_INDEX_URL
 WORKDIR /src
 # The build tools have a virtual environment of their own: the system's packages belong to the system's package manager.
-COPY requirements/run.lock requirements/build.lock requirements/
+COPY requirements/otel.lock requirements/build.lock requirements/
 RUN python -m venv /tools \
  && python -m venv --without-pip /app \
  && /tools/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements/build.lock \
  && /tools/bin/pip --python /app/bin/python install --no-cache-dir --disable-pip-version-check --no-compile \
-      --only-binary :all: --require-hashes -r requirements/run.lock
+      --only-binary :all: --require-hashes -r requirements/otel.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY crds crds
 COPY registry_controller registry_controller

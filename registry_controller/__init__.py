@@ -18,7 +18,7 @@ Names such as O4 and W3 are clauses of docs/behaviour.md.
     cache/       the objects at peers and in the local cluster: records, indexes, digests
     watch/       reflectors: list and watch one kind at one API server, resume, list again
     local/       the objects that this cluster publishes: its Cluster, its Secret, the core rules
-    report/      Events, metrics, logs, health, and the text of messages
+    report/      Events, metrics, traces, logs, health, and the text of messages
     core/        pure decisions: the owner of an object, the matches of a rule, the next write of a copy
     kube/        API servers as bytes and errors of our own; the only package that knows the client
     gotemplate/  Go's text/template with sprig's functions, evaluated without I/O and within limits

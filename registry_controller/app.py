@@ -25,6 +25,7 @@ from registry_controller.local.controller import LocalController
 from registry_controller.report import logs
 from registry_controller.report.events import EventRecorder, Reference
 from registry_controller.report.metrics import Metrics
+from registry_controller.report.tracing import Tracing
 from registry_controller.report.transitions import Transitions
 from registry_controller.settings import Settings
 from registry_controller.status.clusters import ClusterStatusReporter
@@ -40,6 +41,7 @@ from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import CopyWriter
 from registry_controller.sync.deletion_limiter import DeletionLimiter
 from registry_controller.sync.lost_fields import LostFields
+from registry_controller.sync.reconcile_spans import ReconcileTracer
 from registry_controller.sync.reconciler import Controller
 from registry_controller.sync.recorder import Recorder
 from registry_controller.sync.results import Results
@@ -67,6 +69,7 @@ class Daemon:
         metrics: Metrics,
         connect_peer: Callable[[Credentials], Reader] = connect_peer,
         holder: str = "",
+        tracing: Tracing | None = None,
     ) -> None:
         self._settings = settings
         self._local = local
@@ -143,6 +146,7 @@ class Daemon:
                 queue=self.queue, results=self.results, metrics=metrics, name_of=self.engine.clusters.name_of
             ),
             metrics=metrics,
+            tracer=None if tracing is None else ReconcileTracer(tracing, name_of=self.engine.clusters.name_of),
         )
         self.gauges = Gauges(
             metrics=metrics,

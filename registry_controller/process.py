@@ -24,12 +24,14 @@ from registry_controller.api.errors import InvalidOption
 from registry_controller.app import Daemon
 from registry_controller.handlers import KopfWatcher, as_connection
 from registry_controller.kube.kopf_login import read_login
+from registry_controller.kube.transport import Transport
 from registry_controller.kube.watch import read_cluster_id
 from registry_controller.kube.writer import connect_local
 from registry_controller.report import logs
 from registry_controller.report.health import HealthServer
 from registry_controller.report.lines import describe
 from registry_controller.report.metrics import Metrics
+from registry_controller.report.tracing import Tracing, start_tracing
 from registry_controller.settings import Settings
 from registry_controller.watch.retry import until_answered
 
@@ -49,13 +51,18 @@ def run(settings: Settings, *, kubeconfig: Path | None, context: str | None) -> 
     """Run the daemon until SIGTERM or SIGINT; return the exit code. A second signal ends it at once."""
     logs.configure(format=settings.log_format, verbosity=settings.log_verbosity)
     _leave_no_core()
+    tracing = start_tracing(os.environ)
+    Transport.tracer = tracing
     _tune()
     try:
         with asyncio.Runner(loop_factory=_new_event_loop) as runner:
-            return runner.run(_main(settings, kubeconfig=kubeconfig, context=context))
+            return runner.run(_main(settings, kubeconfig=kubeconfig, context=context, tracing=tracing))
     except InvalidOption as error:
         log.error("cannot start", error=str(error))
         return 2
+    finally:
+        if tracing is not None:
+            tracing.close()
 
 
 def _leave_no_core() -> None:
@@ -94,7 +101,7 @@ def _keep_memory_whole() -> None:
         mallopt(_M_ARENA_MAX, 1)
 
 
-async def _main(settings: Settings, *, kubeconfig: Path | None, context: str | None) -> int:
+async def _main(settings: Settings, *, kubeconfig: Path | None, context: str | None, tracing: Tracing | None) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_on_loop_error)
@@ -103,7 +110,8 @@ async def _main(settings: Settings, *, kubeconfig: Path | None, context: str | N
     log.info("starting", version=__version__, namespace=settings.namespace)
     for remark in settings.remarks():
         log.info("option is ignored", remark=remark)
-    daemon = asyncio.create_task(_run_daemon(settings, kubeconfig=kubeconfig, context=context), name="daemon")  # noqa: TID251
+    running = _run_daemon(settings, kubeconfig=kubeconfig, context=context, tracing=tracing)
+    daemon = asyncio.create_task(running, name="daemon")  # noqa: TID251
     waiter = asyncio.create_task(stopping.wait(), name="stop")  # noqa: TID251
     await asyncio.wait((daemon, waiter), return_when=asyncio.FIRST_COMPLETED)
     waiter.cancel()
@@ -131,7 +139,9 @@ def _stop(stopping: asyncio.Event) -> None:
     stopping.set()
 
 
-async def _run_daemon(settings: Settings, *, kubeconfig: Path | None, context: str | None) -> NoReturn:
+async def _run_daemon(
+    settings: Settings, *, kubeconfig: Path | None, context: str | None, tracing: Tracing | None
+) -> NoReturn:
     writer = await connect_local(kubeconfig=kubeconfig, context=context)
     log.info("connected to the local cluster", server=writer.server)
     metrics = Metrics()
@@ -157,7 +167,7 @@ async def _run_daemon(settings: Settings, *, kubeconfig: Path | None, context: s
             await stack.enter_async_context(server.serve())
             local = await until_answered(functools.partial(read_cluster_id, writer), what="read our own cluster's ID")
             holder = settings.pod_name or socket.gethostname()
-            daemon = Daemon(settings, writer=writer, local=local, metrics=metrics, holder=holder)
+            daemon = Daemon(settings, writer=writer, local=local, metrics=metrics, holder=holder, tracing=tracing)
             rendering[0] = daemon.gauges.render
             watcher = KopfWatcher(
                 login=lambda: as_connection(read_login(kubeconfig=kubeconfig, context=context)),

@@ -12,7 +12,7 @@ _TEXT = "jsonpath='{.data.text}' | base64 -d"
 
 
 def play(stage: Stage, *, on_synced: Callable[[], None] | None = None) -> None:
-    """Play the story; StoryError when a step has another result. `on_synced` is called when three members are in step."""
+    """Play the story; StoryError when a step has another result. `on_synced` is called when three are in step."""
     _install(stage)
     first, second, third = stage.actors
     terminal = stage.terminal

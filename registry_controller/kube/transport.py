@@ -11,7 +11,7 @@ import contextlib
 import ssl
 import weakref
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import aiohttp
 from kubernetes.aio.client.configuration import Configuration
@@ -68,13 +68,31 @@ class Identity(Protocol):
         """Read credentials and CA again after a refusal; return whether the credentials are new."""
 
 
+class AnswerSpan(Protocol):
+    """The span of a request."""
+
+    def answered(self, status: int) -> None:
+        """Record the status code of the answer."""
+
+
+class RequestTracer(Protocol):
+    """Makes a span for each request, and adds its context to the headers."""
+
+    def request(
+        self, method: str, path: str, *, server: str, headers: dict[str, str]
+    ) -> contextlib.AbstractContextManager[AnswerSpan]: ...
+
+
 class Transport(RESTClientObject):
     """Sends requests to one server.
 
     `answers` counts the HTTP answers that prove that the server is alive: all but 401 and 5xx. `dated` is the header
     `Date` of the last one, and the loop's time at which it came. `on_new_ca` is called after another CA, which is
-    trusted, has issued the certificate of the server.
+    trusted, has issued the certificate of the server. `tracer` traces the requests of all connections;
+    None traces none.
     """
+
+    tracer: ClassVar[RequestTracer | None] = None
 
     def __init__(self, *, identity: Identity, methods: frozenset[str]) -> None:
         configuration = identity.configuration
@@ -257,13 +275,23 @@ class Transport(RESTClientObject):
         timeout = self._no_total
         if silence_s is not None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=silence_s)
+        if self.tracer is None:
+            return await self._exchange(method, path, body=body, headers=headers, limits=timeout)
+        with self.tracer.request(method, path, server=self.server, headers=headers) as span:
+            response = await self._exchange(method, path, body=body, headers=headers, limits=timeout)
+            span.answered(response.status)
+            return response
+
+    async def _exchange(
+        self, method: str, path: str, *, body: bytes | None, headers: dict[str, str], limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
         session = self.pool_manager = self.pool_manager or self._create_pool_manager()
         response: aiohttp.ClientResponse = await session.request(
             method,
             URL(self.server + path, encoded=True),
             data=body,
             headers=headers,
-            timeout=timeout,
+            timeout=limits,
             allow_redirects=False,
             **self._extra,
         )

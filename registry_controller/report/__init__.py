@@ -1,1 +1,1 @@
-"""Events, metrics, logs, health, and the text of messages."""
+"""Events, metrics, traces, logs, health, and the text of messages."""

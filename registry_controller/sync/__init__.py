@@ -3,6 +3,7 @@
 enqueue              from each change of an object, a rule or a peer to the keys that it affects
 workqueue            the keys to reconcile: their order, their flows, one key never twice at once
 reconciler           one key: read the state, decide, count a deletion, ask the owner by name, apply
+reconcile_spans      the span of a reconcile, where traces are exported
 state_reader         the state of a target, from the caches
 origin_reader        its part about the copy's own source and rule, while that source does not claim the target
 native_contents      its part about native objects in a copied Namespace or definition

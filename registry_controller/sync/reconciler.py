@@ -241,6 +241,15 @@ class ResultRecorder(Protocol):
         """Record the result of a key whose event was at `queued_s` of the loop's time."""
 
 
+class Tracer(Protocol):
+    """Makes a span for each reconcile."""
+
+    async def trace(
+        self, target: Target, waited_s: float, reconcile: Callable[[Target], Awaitable[Reconciliation]]
+    ) -> Reconciliation:
+        """Reconcile a key whose event was `waited_s` seconds ago, within a span."""
+
+
 class Controller:
     """The state that all worker tasks share. `reconcile` takes a key to its result, and raises nothing."""
 
@@ -251,8 +260,10 @@ class Controller:
         reconcile: Callable[[Target], Awaitable[Reconciliation]],
         recorder: ResultRecorder,
         metrics: Metrics,
+        tracer: Tracer | None = None,
     ) -> None:
         self._queue = queue
+        self._tracer = tracer
         self._reconcile = reconcile
         self._recorder = recorder
         self._metrics = metrics
@@ -264,7 +275,11 @@ class Controller:
             now = asyncio.get_running_loop().time()
             self._metrics.workqueue_latency_seconds.observe(now - queued_s)
             try:
-                self._recorder.record(target, await self._reconcile(target), queued_s)
+                if self._tracer is None:
+                    found = await self._reconcile(target)
+                else:
+                    found = await self._tracer.trace(target, now - queued_s, self._reconcile)
+                self._recorder.record(target, found, queued_s)
             finally:
                 self._queue.done(target)
 

@@ -129,7 +129,7 @@ def test_a_lock_has_hashes_and_no_registry(name: str) -> None:
     assert all("--hash=sha256:" in entry for entry in re.split(r"\n(?=\S)", text) if "==" in entry)
 
 
-@pytest.mark.parametrize("name", ["run", "build"])
+@pytest.mark.parametrize("name", ["run", "otel", "build"])
 def test_the_image_gets_the_versions_that_were_tested(name: str) -> None:
     pins = {}
     for lock in ("dev", name):

@@ -27,7 +27,7 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 DEFAULT_TAG: Final = "localhost/registry-controller:dev"
 INPUTS: Final = (
     *("Dockerfile", ".dockerignore", "LICENSE", "README.md", "pyproject.toml", "crds", "registry_controller"),
-    *("requirements/run.lock", "requirements/build.lock", "hack/programs/image/assemble.py"),
+    *("requirements/otel.lock", "requirements/build.lock", "hack/programs/image/assemble.py"),
 )
 """Files and folders on which the image depends."""
 CA_BUNDLE: Final = Path("/etc/ssl/certs/ca-certificates.crt")

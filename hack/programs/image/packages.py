@@ -20,7 +20,7 @@ _LEFT_OUT: Final = {"pip", "setuptools"}
 
 
 def ensure_test_packages(image: BuiltImage) -> Path:
-    """Return a folder with the packages of dev.lock that run.lock lacks, for the image's Python; pip downloads them."""
+    """Return a folder with the packages of dev.lock that otel.lock lacks, for the image's Python, by pip."""
     version = python_of(image)
     lock = (_LOCKS / "dev.lock").read_bytes()
     digest = hashlib.sha256(lock + version.encode()).hexdigest()[:16]
@@ -43,8 +43,8 @@ def ensure_test_packages(image: BuiltImage) -> Path:
 
 
 def missing_pins() -> list[str]:
-    """Return the entries of dev.lock, with their hashes, for packages that are not in run.lock."""
-    here = set(pins(_LOCKS / "run.lock")) | _LEFT_OUT
+    """Return the entries of dev.lock, with their hashes, for packages that are not in otel.lock."""
+    here = set(pins(_LOCKS / "otel.lock")) | _LEFT_OUT
     return [entry for name, entry in pins(_LOCKS / "dev.lock").items() if name not in here]
 
 
