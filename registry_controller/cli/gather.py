@@ -135,12 +135,12 @@ async def _gather(connection: LocalConnection, namespace: str, folder: str, foun
         except RegistryError as error:
             found.problems.append(client.explain(error))
 
-        place = _Place(client, writer, namespace, folder)
+        place = _PodScope(client, writer, namespace, folder)
         for pod in pods:
             await _gather_pod(place, pod, found)
 
 
-class _Place(NamedTuple):
+class _PodScope(NamedTuple):
     """The connection to a cluster, the namespace of its daemon, and its folder in the archive."""
 
     client: ClusterClient
@@ -149,7 +149,7 @@ class _Place(NamedTuple):
     folder: str
 
 
-async def _gather_pod(place: _Place, pod: Manifest, found: GatheredFiles) -> None:
+async def _gather_pod(place: _PodScope, pod: Manifest, found: GatheredFiles) -> None:
     """Read logs and metrics of a Pod, through the API server."""
     name = str(meta.metadata_of(pod).get("name"))
     base = f"/api/v1/namespaces/{place.namespace}/pods/{name}"

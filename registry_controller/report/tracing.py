@@ -96,7 +96,7 @@ class ReconcileSpan:
         self._error = error
 
     def end(self, *, attributes: Mapping[str, str], error: str) -> None:
-        """Record what was reconciled; `error` is the reason of a failure, and empty without one."""
+        """Record the attributes of the reconcile; `error` is the reason of a failure, and empty without one."""
         self._span.set_attributes({f"registry_controller.{name}": text for name, text in attributes.items() if text})
         if error:
             self._span.set_attribute("error.type", error)
@@ -133,9 +133,7 @@ def start_tracing(environ: Mapping[str, str]) -> Tracing | None:
     try:
         provider = _build_provider(environ)
     except ModuleNotFoundError:
-        log.warning(
-            f"traces are not exported: the environment asks for them, and the extra is missing: install {EXTRA}"
-        )
+        log.warning("traces are not exported: the environment asks for them, and the extra is missing", install=EXTRA)
         return None
     except Exception as error:  # a variable that the SDK refuses; the daemon does its work without traces
         log.warning(

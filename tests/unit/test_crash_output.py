@@ -62,7 +62,7 @@ async def in_a_task(password, mistake):
     make_a_mistake(password, mistake)
 
 
-async def crash(settings, *, kubeconfig, context):
+async def crash(settings, *, kubeconfig, context, tracing):
     if WHERE == "main thread":
         make_all()
     for mistake in MISTAKES:

@@ -103,7 +103,7 @@ def test_one_line_names_the_missing_extra(logged: Lines, monkeypatch: pytest.Mon
     assert start_tracing(ENDPOINT) is None
     (line,) = logged.read()
     assert line["level"] == "warning"
-    assert EXTRA in line["msg"]
+    assert line["install"] == EXTRA
 
 
 def test_another_protocol_is_named(logged: Lines) -> None:
