@@ -74,12 +74,16 @@ RECIPES = {
     "validate-krew-manifest": Recipe("krew", "sigs.k8s.io/krew/cmd/validate-krew-manifest", "sigs.k8s.io/krew", (), 30),
     # Without the service discoveries, which link the clients of all clouds.
     "promtool": Recipe("promtool", f"{_PROMETHEUS}/cmd/promtool", _PROMETHEUS, (), 120, tags="remove_all_sd"),
+    # Without the pages for browsers too, which the module does not have.
+    "prometheus": Recipe("prometheus", f"{_PROMETHEUS}/cmd/prometheus", _PROMETHEUS, (), 180, tags="remove_all_sd"),
 }
+NIGHTLY_PROGRAMS = ("prometheus",)
+"""The programs that only `hack/scrape` runs."""
 NODE_PROGRAMS = ("kubelet", "kube-scheduler")
 """The programs that only clusters with real nodes need (`hack.pods`)."""
 TEST_PROGRAMS = ("helm3", "validate-krew-manifest", "promtool")
 """The programs that only tests of this project run; no control plane needs them."""
-DEFAULT_PROGRAMS = tuple(name for name in RECIPES if name not in {*NODE_PROGRAMS, *TEST_PROGRAMS})
+DEFAULT_PROGRAMS = tuple(name for name in RECIPES if name not in {*NIGHTLY_PROGRAMS, *NODE_PROGRAMS, *TEST_PROGRAMS})
 
 
 def ensure_binaries(names: Iterable[str] = DEFAULT_PROGRAMS) -> dict[str, Path]:

@@ -98,6 +98,6 @@ def test_the_bill_of_materials_lists_the_locked_packages(tmp_path: Path) -> None
     assert written["bomFormat"] == "CycloneDX"
     named = written["metadata"]["component"]
     assert (named["name"], named["version"]) == ("registry-controller", __version__)
-    lock = (ROOT / "requirements" / "run.lock").read_text(encoding="utf-8")
+    lock = (ROOT / "requirements" / "otel.lock").read_text(encoding="utf-8")
     pinned = set(re.findall(r"^([\w.-]+)==([\w.]+)", lock, re.MULTILINE))
     assert {(component["name"], component["version"]) for component in written["components"]} == pinned
