@@ -106,7 +106,7 @@ def _wait_ready(running: subprocess.Popen[bytes], server: str, log: Path) -> Non
 
 
 def _ask_all(server: str, members: Sequence[Member], *, until: float) -> list[tuple[str, str]]:
-    """Ask for each panel while the group works, until each has returned data; return the silent ones."""
+    """Query each panel while the group works, until each has returned data; return the queries without data."""
     _prepare(members)
     silent = panel_queries()
     for number in itertools.count(1):

@@ -63,10 +63,10 @@ def main(options: argparse.Namespace) -> int:
 
 
 def missing_wheels(target: Target, *, python: str) -> str | None:
-    """Return what pip reports when a wheel of run.lock is missing for the target; None when there are all."""
+    """Return what pip reports when a wheel of otel.lock is missing for the target; None when there are all."""
     with tempfile.TemporaryDirectory(prefix="registry-controller-wheels-") as folder:
         chosen = Path(folder, "chosen.lock")
-        lock = (ROOT / "requirements" / "run.lock").read_text(encoding="utf-8")
+        lock = (ROOT / "requirements" / "otel.lock").read_text(encoding="utf-8")
         chosen.write_text("\n".join(entries_for(lock, target=target, python=python)), encoding="utf-8")
         command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-deps", "--quiet"]
         command += ["--disable-pip-version-check", "--require-hashes", "--only-binary", ":all:", "--target", folder]

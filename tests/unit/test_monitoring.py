@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hack.programs.scrape import panel_queries
 from registry_controller.core.decision import decision as decisions
 from registry_controller.report.metrics import METRICS, PREFIX
 
@@ -49,6 +50,10 @@ def test_every_label_is_one_of_the_metric(name: str, text: str) -> None:
     for group in re.findall(r"\b(?:by|on) \(([^)]*)\)", text):
         named |= {label.strip() for label in group.split(",")}
     assert named <= known, name
+
+
+def test_every_variable_of_grafana_is_replaced_before_prometheus_is_asked() -> None:
+    assert [query for _, query in panel_queries() if "$" in query] == []
 
 
 def test_every_metric_is_on_the_dashboard() -> None:

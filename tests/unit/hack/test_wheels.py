@@ -18,7 +18,7 @@ plain==1.0 \\
 uvloop==0.23.0 ; implementation_name == 'cpython' and sys_platform != 'win32' \\
     --hash=sha256:dd
 """
-_RUN_LOCK = Path(__file__).resolve().parents[3] / "requirements" / "run.lock"
+_LOCK_FILE = Path(__file__).resolve().parents[3] / "requirements" / "otel.lock"
 
 
 def _names(target: Target) -> list[str]:
@@ -38,7 +38,7 @@ def test_entries_keep_their_hashes_and_lose_their_markers() -> None:
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_lock_has_no_uvloop_on_windows_only(python: str) -> None:
-    lock = _RUN_LOCK.read_text(encoding="utf-8")
+    lock = _LOCK_FILE.read_text(encoding="utf-8")
     without = {
         target.name
         for target in TARGETS
