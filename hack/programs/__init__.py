@@ -6,6 +6,7 @@ faults     injects faults into groups on real control planes
 fuzz       runs property and differential tests on random examples
 image      builds the image without Docker
 planted    plants bugs, and reports which check finds each
+scrape     lets a real Prometheus scrape a group, and asks it for each panel and alert
 sentences  measures the sentences of the guides
 sim        runs random schedules on simulated groups
 soak       runs a group for long, and checks that its daemons do not grow

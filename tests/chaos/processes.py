@@ -20,6 +20,7 @@ from tests.chaos.play import Play
 from tests.chaos.weather import CUT
 from tests.chaos.workload import path_of
 
+_NO_DESCRIPTOR = "no file descriptor left"  # in what a daemon logs
 _DEPLOYMENT = "/apis/apps/v1/namespaces/cluster-registry/deployments/cluster-registry-controller"
 
 
@@ -115,7 +116,7 @@ def few_descriptors(play: Play) -> None:
                 time.sleep(10)
             time.sleep(5)
             assert [site.daemon.pid for site in play.sites] == before, "a daemon ended"
-        said = _count(play, "Too many open files")
+        said = _count(play, _NO_DESCRIPTOR)
         with _descriptors(play, lambda held: held[len(held) // 2]):
             play.say("with half of the descriptors, and cut again")
             for edge in between(play):
@@ -124,7 +125,7 @@ def few_descriptors(play: Play) -> None:
             for edge in between(play):
                 edge.mend()
             time.sleep(5)
-    play.bite("times that there was no descriptor", _count(play, "Too many open files") - said)
+    play.bite("times that there was no descriptor", _count(play, _NO_DESCRIPTOR) - said)
     play.forgive()
 
 
