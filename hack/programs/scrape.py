@@ -123,11 +123,10 @@ def _ask_all(server: str, members: Sequence[Member], *, until: float) -> list[tu
 
 def _prepare(members: Sequence[Member]) -> None:
     """Apply a rule that works, one with many copies, and one for a kind that no member lets its peers read."""
-    from tests.e2e.group import CONFIG_MAP, config_map, rule
+    from tests.e2e.group import config_map, rule
 
-    for name, match in (("work", "work"), ("many", "many")):
-        labels = {"match": [{"labels": [{"matchLabels": {"scrape": match}}]}]}
-        members[0].apply(rule(name, CONFIG_MAP, labels, deletionPolicy="Delete"))
+    for name in ("work", "many"):
+        _apply_rule(members[0], name, label=name)
     members[0].apply(rule("unread", {"group": "apps", "version": "v1", "kind": "Deployment"}))
     many = (config_map(f"many-{number}", {"n": "0"}, labels={"scrape": "many"}) for number in range(_COPIES))
     members[1].apply(*many)
@@ -144,10 +143,15 @@ def _work(members: Sequence[Member], number: int) -> None:
 
 def _halt_deletions(home: Member) -> None:
     """Edit the rule so that it matches none of its many sources any more: the limit keeps their copies."""
+    _apply_rule(home, "many", label="nothing")
+
+
+def _apply_rule(home: Member, name: str, *, label: str) -> None:
+    """Apply a rule with the policy Delete for the ConfigMaps whose label `scrape` has this value."""
     from tests.e2e.group import CONFIG_MAP, rule
 
-    nothing = {"match": [{"labels": [{"matchLabels": {"scrape": "nothing"}}]}]}
-    home.apply(rule("many", CONFIG_MAP, nothing, deletionPolicy="Delete"))
+    match = {"match": [{"labels": [{"matchLabels": {"scrape": label}}]}]}
+    home.apply(rule(name, CONFIG_MAP, match, deletionPolicy="Delete"))
 
 
 def _ask(server: str, query: str) -> list[Any]:

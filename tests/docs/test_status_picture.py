@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from pathlib import Path
 
-from hack.demo.picture import remove_colors, write_picture
 from registry_controller.admin.group_status import GroupStatus
 from registry_controller.api.daemon_report import CopyCounts, RuleReport
-from registry_controller.cli.output import align_columns
 from registry_controller.cli.status_tables import build_sections
 from tests.docs.documents import ROOT, blocks
 from tests.unit.admin.test_group_status import NOW, lease, peer, report, view
@@ -55,13 +52,3 @@ def test_the_picture_loads_nothing_from_the_network() -> None:
     assert "://" not in text
     assert "@font-face" not in text
     assert "images/status.svg" in (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def test_a_picture_has_the_colors_of_the_output(tmp_path: Path) -> None:
-    table = align_columns([["MEMBER", "STATE"], ["a", "Ready"]])
-    output = table.replace("Ready", "\x1b[32mReady\x1b[0m") + "   \n\n"
-    assert remove_colors(output) == table + "\n"
-    write_picture(output, tmp_path / "one.svg", title="status")
-    root = ET.parse(tmp_path / "one.svg").getroot()
-    assert "Ready" in "".join(root.itertext())
-    assert "://" not in (tmp_path / "one.svg").read_text(encoding="utf-8").replace(XMLNS, "")
