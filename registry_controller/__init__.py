@@ -12,6 +12,7 @@ Names such as O4 and W3 are clauses of docs/behaviour.md.
     handlers.py  passes kopf's events of our own three kinds to the registry cache
     status/      the status of Clusters and rules, readiness and gauges
     engine.py    builds the caches, the clusters and the reconciler; nothing in it writes
+    group/       a library for operators over a group of clusters: members, watches, controllers
     sync/        from a key to a write: work queue, reconciler, applier, copy writer
     membership/  the members of the group: departures, tombstones, limits on relays
     clusters/    the peers to engage, their credentials, and the watches at each of them

@@ -42,7 +42,7 @@ from registry_controller.sync.copy_writer import CopyWriter
 from registry_controller.sync.deletion_limiter import DeletionLimiter
 from registry_controller.sync.lost_fields import LostFields
 from registry_controller.sync.reconcile_spans import ReconcileTracer
-from registry_controller.sync.reconciler import Controller
+from registry_controller.sync.reconciler import WorkerPool
 from registry_controller.sync.recorder import Recorder
 from registry_controller.sync.results import Results
 from registry_controller.sync.steady_clock import SteadyClock
@@ -76,7 +76,7 @@ class Daemon:
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._local_metadata = LocalMetadata(reader=writer, changed=self.on_peers_changed)
-        self.queue = WorkQueue(at_once=settings.workers)
+        self.queue = WorkQueue[Target](at_once=settings.workers)
         self.on_target_changed = self.queue.add
         self.engine = Engine(
             settings,
@@ -137,7 +137,7 @@ class Daemon:
             has_lost_feature=self.engine.rule_states.has_lost_feature,
         )
         self.lost_fields = LostFields(reader=writer, copies=self.engine.copies, enqueue=self.queue.add)
-        self.controller = Controller(
+        self.workers = WorkerPool(
             queue=self.queue,
             reconcile=functools.partial(
                 self.engine.reconciler.reconcile, limiter=self.deletion_limiter, applier=self._build_applier(writer)
@@ -232,6 +232,7 @@ class Daemon:
             copies=engine.copies,
             sources=sources,
             updater=updater,
+            gone_copies=engine.gone_copies,
             relays=engine.relay_policy,
             rules=engine.registry.rules,
             acting=engine.registry.acting,
@@ -249,7 +250,7 @@ class Daemon:
             scope.create_task(self._local_metadata.run(), name="local metadata")
             scope.create_task(self.lost_fields.run(), name="lost fields")
             for number in range(self._settings.workers + math.ceil(self._settings.workers / _SPARE)):
-                scope.create_task(self.controller.run(), name=f"worker {number}")
+                scope.create_task(self.workers.run(), name=f"worker {number}")
             await self.engine.registry_reader.read()
             ready["local-cluster"] = None
             watcher.start()

@@ -54,6 +54,7 @@ from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.membership.tombstones import TombstoneTracker
 from registry_controller.settings import Settings
 from registry_controller.sync.enqueue import Enqueuer
+from registry_controller.sync.gone_copies import GoneCopies
 from registry_controller.sync.lost_matches import LostMatches
 from registry_controller.sync.made_once import MadeOnce
 from registry_controller.sync.reconciler import Reconciler
@@ -238,6 +239,7 @@ class Engine:
         )
         # sync
         self.made_once = MadeOnce()
+        self.gone_copies = GoneCopies()
         self.lost_matches = LostMatches(window_s=window_s, now_s=_now_s, now=now)
         self.states = StateReader(
             local=local,
@@ -280,6 +282,7 @@ class Engine:
 
     def on_copy_gone(self, target: Target) -> None:
         """Report a copy that goes: the limit on deletions may count it."""
+        self.gone_copies.record(target)
         self._observer.on_copy_gone(target)
 
     def on_local_synced(self, cache: LocalCache, place: Selection) -> None:

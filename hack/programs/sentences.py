@@ -23,6 +23,7 @@ GUIDES: Final = (
     "docs/concepts.md",
     "docs/gitops.md",
     "docs/glossary.md",
+    "docs/operators.md",
     "docs/install.md",
     "docs/operations.md",
     "docs/rules-by-example.md",

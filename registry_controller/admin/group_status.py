@@ -25,7 +25,7 @@ DEFINITIONS: Final = GVR("apiextensions.k8s.io", "v1", "customresourcedefinition
 _OURS: Final = f".{meta.GROUP}"
 
 
-class Member(NamedTuple):
+class MemberName(NamedTuple):
     """A member that at least one cluster knows."""
 
     cluster_id: str
@@ -36,7 +36,7 @@ class FoundMember(NamedTuple):
     """One member as another one finds it; `report` is None for an unknown member."""
 
     viewer: SiteView
-    member: Member
+    member: MemberName
     report: PeerReport | None
 
     @property
@@ -71,13 +71,15 @@ class GroupStatus:
     views: Sequence[SiteView]
 
     @property
-    def members(self) -> Sequence[Member]:
+    def members(self) -> Sequence[MemberName]:
         """All members that a cluster knows, by name; its own name counts before that in other clusters."""
         found: dict[str, str] = {view.cluster_id: view.name for view in self.views if view.name}
         for view in self.views:
             for peer in view.peers:
                 found.setdefault(peer.cluster_id, peer.name)
-        return sorted((Member(uid, name) for uid, name in found.items()), key=lambda one: (one.name, one.cluster_id))
+        return sorted(
+            (MemberName(uid, name) for uid, name in found.items()), key=lambda one: (one.name, one.cluster_id)
+        )
 
     @property
     def connections(self) -> Sequence[FoundMember]:

@@ -201,7 +201,14 @@ def with_address(own: Manifest, *, address: str, ca_bundle: str) -> Manifest | N
 
 
 def redacted(manifest: Manifest) -> Manifest:
-    """Return an object for output; the data of a Secret are left out."""
+    """Return an object for output; of a Secret without its values, and without the annotation that repeats them."""
     if manifest.get("kind") != "Secret":
         return manifest
-    return {**manifest, "data": dict.fromkeys(manifest.get("data") or (), "<redacted>")}
+    hidden = {
+        part: dict.fromkeys(manifest[part], "<redacted>") for part in ("data", "stringData") if manifest.get(part)
+    }
+    info = dict(meta.metadata_of(manifest))
+    if meta.KUBECTL_LAST_APPLIED in (info.get("annotations") or {}):
+        kept = {name: text for name, text in info["annotations"].items() if name != meta.KUBECTL_LAST_APPLIED}
+        info["annotations"] = kept
+    return {**manifest, "metadata": info, **hidden}

@@ -75,11 +75,13 @@ def lease_manifest(report: DaemonReport, *, namespace: str, holder: str, now: da
 def read_lease(manifest: Manifest) -> DaemonLease:
     """Parse a Lease; its report is None where it has none, and for one of a later format.
 
-    Raises InvalidObject for an object that is no Lease of a daemon.
+    Raises InvalidObject for an object that is no Lease of a daemon of this cluster, as a copy of one is.
     """
     info = meta.metadata_of(manifest)
     if meta.labels_of(manifest).get(meta.DAEMON_LEASE) != "true":
         raise InvalidObject("metadata.labels", f"has no {SELECTOR}: it is no Lease of a daemon")
+    if meta.OWNER in meta.annotations_of(manifest):
+        raise InvalidObject(f"metadata.annotations[{meta.OWNER}]", "marks a copy: its daemon runs in another cluster")
     found = manifest.get("spec")
     spec = found if isinstance(found, Mapping) else {}
     report = read_report(meta.annotations_of(manifest).get(meta.DAEMON_REPORT, ""))

@@ -11,6 +11,7 @@ version keeps fields that it does not know, also when it writes another state of
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -60,7 +61,10 @@ class RuleGeneration(NamedTuple):
     generation: int
 
 
-_UNKNOWN_GENERATION: Final = RuleGeneration("", 0)
+UNKNOWN_GENERATION: Final = RuleGeneration("", 0)
+_STATE: Final = re.compile(  # by pattern, because this runs for every event
+    r'"resourceVersion":"[0-9]*",?|"cluster":"[^"]*","digest":"[0-9a-f]*",|"rule(?:Generation|Revision)":{[^}]*},'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ class Provenance:
     left: tuple[str, ...] = ()
     cluster: ClusterUID = _NO_CLUSTER
     spec: str = ""
-    rule_generation: RuleGeneration = _UNKNOWN_GENERATION
+    rule_generation: RuleGeneration = UNKNOWN_GENERATION
     rule_revision: int = 0
     unknown: tuple[tuple[str, str], ...] = ()
 
@@ -155,7 +159,7 @@ class Provenance:
         present = replace(
             self,
             revision=0,
-            rule_generation=_UNKNOWN_GENERATION,
+            rule_generation=UNKNOWN_GENERATION,
             rule_revision=0,
             cluster=_NO_CLUSTER,
             spec="",
@@ -208,6 +212,14 @@ def encode(provenance: Provenance) -> str:
     return write_object({**content, **unknown}, plain=content, most=_LENGTH)
 
 
+def without_state(text: str) -> str:
+    """Return the value of the annotation without what alone is not written.
+
+    That is the revision of the source, the state of the rule, and the cluster, which earlier versions do not write.
+    """
+    return _STATE.sub("", text)
+
+
 def with_provenance(manifest: Manifest, provenance: Provenance) -> Manifest:
     """Return a manifest with the provenance annotation."""
     info = manifest["metadata"]
@@ -252,7 +264,7 @@ def decode(text: str | None, *, of: Target) -> Provenance | None:
             spec=_spec_of(found, revision_text=_text(source, "resourceVersion")) if "spec" in found else "",
             rule_generation=_generation_of(found["ruleGeneration"])
             if "ruleGeneration" in found
-            else _UNKNOWN_GENERATION,
+            else UNKNOWN_GENERATION,
             rule_revision=_rule_revision_of(found) if "ruleRevision" in found else 0,
             unknown=() if found.keys() <= _NAMES else _read_unknown(found),
         )
@@ -299,7 +311,7 @@ def _rule_revision_of(found: Mapping[str, Any]) -> int:
 def _generation_of(found: object) -> RuleGeneration:
     uid, generation = (found.get("uid"), found.get("generation")) if isinstance(found, Mapping) else (None, None)
     if not isinstance(uid, str) or len(uid) > UID_LENGTH or not isinstance(generation, int):
-        return _UNKNOWN_GENERATION
+        return UNKNOWN_GENERATION
     return RuleGeneration(uid, generation)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.fields import Field
@@ -63,6 +65,35 @@ def read_selector(field: Field, *, labels_field: str = "matchLabels") -> Selecto
     ]
     wanted.extend(_read_expression(item) for item in field["matchExpressions"].items())
     return Selector(tuple(wanted))
+
+
+COMMAS: Final = re.compile(r",(?![^(]*\))")
+"""The commas between requirements, not those between the values of one: `a in (1,2),b=3`."""
+_NAME: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
+_VALUE: Final = r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?"
+_REQUIREMENT: Final = re.compile(
+    rf"\s*(?:(?P<not>!\s*)?(?P<alone>{_NAME})"
+    rf"|(?P<key>{_NAME})\s*(?P<sign>==|=|!=)\s*(?P<value>{_VALUE})"
+    rf"|(?P<of>{_NAME})\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\))\s*"
+)
+
+
+def parse_selector(text: str) -> Selector:
+    """Parse a label selector as kubectl takes it: `a=b,c!=d,e in (f,g),h notin (i),j,!k`; InvalidObject otherwise."""
+    return Selector(tuple(_parse_requirement(part) for part in COMMAS.split(text))) if text.strip() else Selector()
+
+
+def _parse_requirement(text: str) -> Requirement:
+    found = _REQUIREMENT.fullmatch(text)
+    if found is None:
+        raise InvalidObject("label_selector", f"{text.strip()!r} is no requirement such as a=b, a!=b, a in (b,c) or !a")
+    if found["alone"] is not None:
+        return Requirement(found["alone"], Operator.DOES_NOT_EXIST if found["not"] else Operator.EXISTS)
+    if found["key"] is not None:
+        operator = Operator.NOT_IN if found["sign"] == "!=" else Operator.IN
+        return Requirement(found["key"], operator, frozenset((found["value"],)))
+    values = frozenset(value.strip() for value in found["values"].split(","))
+    return Requirement(found["of"], Operator.IN if found["word"] == "in" else Operator.NOT_IN, values)
 
 
 def _read_expression(field: Field) -> Requirement:

@@ -27,6 +27,8 @@ COMMANDS: Final = {
     "check": CommandPlace(f"{_HERE}.check", "check_command", "Check a cluster before and after the installation."),
     "join": CommandPlace(f"{_HERE}.join", "join_command", "Join clusters to one group."),
     "status": CommandPlace(f"{_HERE}.status", "status_command", "Show how the members of a group find each other."),
+    "get": CommandPlace(f"{_HERE}.get", "get_command", "Show objects of all members."),
+    "watch": CommandPlace(f"{_HERE}.get", "watch_command", "Show objects of all members, and their changes."),
     "events": CommandPlace(f"{_HERE}.events", "events_command", "Show the Events of the registry's objects."),
     "gather": CommandPlace(
         f"{_HERE}.gather", "gather_command", "Write the state of clusters into an archive, for support."

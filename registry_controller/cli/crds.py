@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
+from registry_controller.api.meta import GroupKind
 from registry_controller.cli.global_options import Contexts, GlobalOptions, global_options
-from registry_controller.cli.output import Form
+from registry_controller.cli.output import Form, list_document, object_name
+
+_KIND: Final = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
 
 
 @click.command("crds")
@@ -23,8 +28,8 @@ def crds_command(*, options: GlobalOptions) -> None:
     printer = options.printer
     found = dict(sorted(read_bundled().items()))
     if options.form is Form.NAME:
-        printer.print_names(f"customresourcedefinition.apiextensions.k8s.io/{name}" for name in found)
+        printer.print_names(object_name(_KIND, name) for name in found)
     elif options.form is Form.JSON:
-        printer.print_document({"apiVersion": "v1", "kind": "List", "items": list(found.values())})
+        printer.print_document(list_document(found.values()))
     else:
         printer.print_documents(found.values())

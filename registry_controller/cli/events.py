@@ -11,10 +11,20 @@ import msgspec
 
 from registry_controller.api import meta
 from registry_controller.api.errors import ProtocolError, ServerError, TooManyRequests, Unreachable
-from registry_controller.api.meta import GVR, Manifest
+from registry_controller.api.meta import GVR, GroupKind, Manifest
 from registry_controller.cli.failures import run_to_end
 from registry_controller.cli.global_options import Contexts, GlobalOptions, LocalConnection, global_options
-from registry_controller.cli.output import Cell, Form, Printer, Table, Tone, align_columns, say
+from registry_controller.cli.output import (
+    Cell,
+    Form,
+    Printer,
+    Table,
+    Tone,
+    align_columns,
+    list_document,
+    object_name,
+    say,
+)
 
 if TYPE_CHECKING:
     from registry_controller.kube.connect import Reader
@@ -24,7 +34,9 @@ _QUERY: Final = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": 
 _SILENCE_S: Final = 90.0  # bookmarks come about once a minute
 _PAUSE_S: Final = 5.0
 _MOST_BYTES: Final = 4 * 1024 * 1024
-_HEADINGS: Final = ("LAST SEEN", "CONTEXT", "TYPE", "REASON", "OBJECT", "MESSAGE")
+_EVENT: Final = GroupKind("", "Event")
+_HEADINGS: Final = ("LAST SEEN", "CONTEXT", "TYPE", "REASON", "OBJECT", "FIRST SEEN", "SOURCE", "MESSAGE")
+_ONLY_WIDE: Final = frozenset({"FIRST SEEN", "SOURCE"})
 _OUR_KINDS: Final = {kind.kind.lower(): kind for kind in (meta.CLUSTER, meta.FEATURE, meta.RULE)}
 _SHORT: Final = {"rsr": "resourcesyncrule", "rule": "resourcesyncrule", "clf": "clusterfeature", "cl": "cluster"}
 
@@ -32,7 +44,7 @@ _SHORT: Final = {"rsr": "resourcesyncrule", "rule": "resourcesyncrule", "clf": "
 @click.command("events")
 @click.argument("kind", metavar="[KIND[/NAME]]", required=False)
 @click.option("-w", "--watch", is_flag=True, help="Wait for further Events until Ctrl-C.")
-@global_options(contexts=Contexts.MANY, forms=(Form.TEXT, Form.JSON, Form.YAML))
+@global_options(contexts=Contexts.MANY, forms=(Form.TEXT, Form.WIDE, Form.NAME, Form.JSON, Form.YAML))
 @click.pass_context
 def events_command(ctx: click.Context, /, *, options: GlobalOptions, kind: str | None, watch: bool) -> None:
     """Show the Events of Clusters, ClusterFeatures and ResourceSyncRules, the latest one last.
@@ -53,7 +65,7 @@ def events_command(ctx: click.Context, /, *, options: GlobalOptions, kind: str |
         if kind not in _OUR_KINDS:
             raise click.UsageError(f"{kind}: is not one of {', '.join(sorted(_OUR_KINDS))}", ctx)
     if watch and options.printer.is_for_programs:
-        raise click.UsageError("--watch prints lines: it has no -o json or yaml", ctx)
+        raise click.UsageError("--watch prints lines: it has no -o json, yaml or name", ctx)
     run_to_end(_show(options, kind or "", name, is_watching=watch))
 
 
@@ -99,11 +111,14 @@ async def _show(options: GlobalOptions, kind: str, name: str, *, is_watching: bo
     parts = await asyncio.gather(*(list_at(connection) for connection in options.connections))
     found = sorted((one for part in parts for one in part), key=lambda one: last_seen(one[1]))
     printer = options.printer
-    if printer.is_for_programs:
-        printer.print_document({"apiVersion": "v1", "kind": "List", "items": [event for _, event in found]})
+    if printer.form is Form.NAME:
+        printer.print_names(object_name(_EVENT, str(meta.metadata_of(event).get("name"))) for _, event in found)
+    elif printer.is_for_programs:
+        printer.print_document(list_document(event for _, event in found))
     elif found:
         rows = [build_row(context, event) for context, event in found]
-        printer.print_table(Table(_HEADINGS, rows, frozenset() if options.contexts else frozenset({"CONTEXT"})))
+        more = _ONLY_WIDE if options.contexts else _ONLY_WIDE | {"CONTEXT"}
+        printer.print_table(Table(_HEADINGS, rows, more))
     else:
         say("there are no Events")
 
@@ -151,11 +166,15 @@ def build_row(context: str, event: Manifest) -> list[str | Cell]:
     count = event.get("count") or 1
     message = str(event.get("message", "")) + (f" (x{count})" if count > 1 else "")
     tone = Tone.WARNING if kind == "Warning" else Tone.PLAIN
-    obj = f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
-    return [last_seen(event), context, Cell(kind, tone), str(event.get("reason", "")), obj, message]
+    obj = object_name(GroupKind("", str(about.get("kind", ""))), str(about.get("name", "")))
+    first_seen = str(event.get("firstTimestamp") or last_seen(event))
+    source = str((event.get("source") or {}).get("component") or event.get("reportingComponent") or "")
+    cells = (str(event.get("reason", "")), obj, first_seen, source, message)
+    return [last_seen(event), context, Cell(kind, tone), *cells]
 
 
 def print_line(context: str, event: Manifest, printer: Printer) -> None:
     """Print an Event in one line."""
-    cells = [cell.text if isinstance(cell, Cell) else cell for cell in build_row(context, event)]
+    shown = Table(_HEADINGS, [build_row(context, event)], _ONLY_WIDE).select_columns(is_wide=printer.form is Form.WIDE)
+    cells = [cell.text if isinstance(cell, Cell) else cell for cell in shown.rows[0]]
     printer.print_text(align_columns([[cell for cell in cells if cell]]))

@@ -16,6 +16,8 @@ from typing import Any, Final, TextIO
 
 import click
 
+from registry_controller.api.meta import GroupKind
+
 _UNLIMITED: Final = 10_000  # columns, where no terminal limits them
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters but tab and newline: with them, text from a cluster could drive a terminal."""
@@ -159,6 +161,17 @@ def progress(text: str) -> Iterator[None]:
 
     with Console(file=sys.stderr, highlight=False).status(Text(remove_controls(text))):
         yield
+
+
+def object_name(kind: GroupKind, name: str) -> str:
+    """Return the name of an object as kubectl prints it: `secret/x`, `deployment.apps/x`."""
+    group = f".{kind.group}" if kind.group else ""
+    return f"{kind.kind.lower()}{group}/{name}"
+
+
+def list_document(objects: Iterable[Any]) -> dict[str, Any]:
+    """Return objects as the one document that kubectl reads."""
+    return {"apiVersion": "v1", "kind": "List", "items": list(objects)}
 
 
 def say(text: str) -> None:

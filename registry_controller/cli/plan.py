@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from registry_controller.api import meta
-from registry_controller.api.meta import Manifest
+from registry_controller.api.meta import GroupKind, Manifest
 from registry_controller.cli.files import file_option
 from registry_controller.cli.global_options import GlobalOptions, global_options
 from registry_controller.cli.options import dry_run_options, load_settings
-from registry_controller.cli.output import Cell, Form, Printer, Table, Tone, say
+from registry_controller.cli.output import Cell, Form, Printer, Table, Tone, object_name, say
 
 if TYPE_CHECKING:
     from registry_controller.planner.changes import ObjectChanges
@@ -32,20 +32,22 @@ _TONES: Final = {
     "wait": Tone.WARNING,
     "fail": Tone.BAD,
 }
+_CHANGES: Final = ("create", "update", "delete")
 _SIGNS: Final = {"+": Tone.GOOD, "-": Tone.BAD, "~": Tone.WARNING}
 
 
 @click.command("plan")
 @file_option(help="YAML with one or more ResourceSyncRules.")
 @dry_run_options
-@global_options(forms=(Form.TEXT, Form.WIDE, Form.DIFF, Form.JSON, Form.YAML))
+@global_options(forms=(Form.TEXT, Form.WIDE, Form.NAME, Form.DIFF, Form.JSON, Form.YAML))
 def plan_command(*, options: GlobalOptions, files: Sequence[Path], wait_s: float, **flags: str | None) -> None:
     """Report the changes that applying a rule would make in this cluster, and write nothing.
 
     One line for each object: create, update, delete, skip, conflict, wait or fail, the source cluster, and the reason.
     A rule with the name of an existing rule is an edit; the plan includes the copies that the edit removes.
 
-    With -o diff, the changed fields of each object follow it; values of Secrets are hidden.
+    With -o diff, the changed fields of each object follow it; values of Secrets are hidden. With -o name, it prints
+    the objects that would be created, updated or deleted.
 
     Exits 1 when the rule would not be accepted, when a change would fail, or when a cluster could not be read, so that
     the plan may be incomplete.
@@ -86,6 +88,10 @@ def _print_plan(printer: Printer, plan: Plan, names: ClusterNames) -> None:
         list_plan_lines,
     )
 
+    if printer.form is Form.NAME:
+        changed = (row.target for row in plan.rows if row.action.value in _CHANGES)
+        printer.print_names(object_name(GroupKind(*target[:2]), target.name) for target in changed)
+        return
     if printer.is_for_programs:
         printer.print_document(build_plan_document(plan, names))
         return

@@ -11,18 +11,18 @@ import click
 
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject, NotServed, NotWatchable
-from registry_controller.api.meta import GVK, Manifest
+from registry_controller.api.meta import GVK, GroupKind, Manifest
 from registry_controller.api.names import CORE_RULES
 from registry_controller.cli.failures import FAILED, run_to_end
 from registry_controller.cli.files import STDIN, file_option
 from registry_controller.cli.global_options import GlobalOptions, LocalConnection, global_options
-from registry_controller.cli.output import Form, say
+from registry_controller.cli.output import Form, list_document, object_name, say
 
 if TYPE_CHECKING:
     from registry_controller.api.syncrule import SyncRule
     from registry_controller.core.rules.needed_rights import NeededRight
 
-_GROUP: Final = "rbac.authorization.k8s.io"
+_ROLE: Final = GroupKind("rbac.authorization.k8s.io", "ClusterRole")
 _DEFINITION: Final = "CustomResourceDefinition"
 _PREFIX: Final = "cluster-registry-rule"
 
@@ -87,7 +87,7 @@ def build_role(
         for (group, verbs), names in sorted(grouped.items())
     ]
     metadata = {"name": name, "labels": {label: "true"}}
-    return {"apiVersion": f"{_GROUP}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
+    return {"apiVersion": f"{_ROLE.group}/v1", "kind": _ROLE.kind, "metadata": metadata, "rules": rules}
 
 
 def guess_resource(kind: str) -> str:
@@ -178,7 +178,7 @@ def _name_resources(kinds: Iterable[GVK], known: Mapping[tuple[str, str], str]) 
 
 def _say_notes(kinds: Collection[GVK]) -> None:
     """Report which rights depend on more than the rules."""
-    if any(kind.group == _GROUP for kind in kinds):
+    if any(kind.group == _ROLE.group for kind in kinds):
         say(
             "note: to copy a role, the daemon also needs each right in it, or the verb escalate on roles; to copy a "
             "binding, the verb bind on its role"
@@ -193,8 +193,8 @@ def _say_notes(kinds: Collection[GVK]) -> None:
 def _print_roles(options: GlobalOptions, roles: Sequence[Manifest]) -> None:
     printer = options.printer
     if options.form is Form.NAME:
-        printer.print_names(f"clusterrole.{_GROUP}/{meta.metadata_of(role)['name']}" for role in roles)
+        printer.print_names(object_name(_ROLE, meta.metadata_of(role)["name"]) for role in roles)
     elif options.form is Form.JSON:
-        printer.print_document({"apiVersion": "v1", "kind": "List", "items": roles})
+        printer.print_document(list_document(roles))
     else:
         printer.print_documents(roles)

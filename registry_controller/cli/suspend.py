@@ -8,13 +8,14 @@ from typing import Any, Final
 import click
 
 from registry_controller.api import meta
-from registry_controller.api.meta import ObjectKey
+from registry_controller.api.meta import Manifest, ObjectKey
 from registry_controller.api.names import CORE_RULES
 from registry_controller.cli.failures import run_to_end
 from registry_controller.cli.global_options import GlobalOptions, global_options
+from registry_controller.cli.output import Form, Printer, list_document, object_name
 
 _METHODS: Final = frozenset({"GET", "PATCH"})
-_NAME: Final = f"{meta.RULE.kind.lower()}.{meta.GROUP}"
+_FORMS: Final = (Form.TEXT, Form.NAME, Form.JSON, Form.YAML)
 
 
 def _rule_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -23,7 +24,7 @@ def _rule_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command("suspend")
 @_rule_arguments
-@global_options()
+@global_options(forms=_FORMS)
 def suspend_command(rules: Sequence[str], *, options: GlobalOptions) -> None:
     """Suspend rules: nothing is read, written or deleted for them, and their copies stay as they are.
 
@@ -40,7 +41,7 @@ def suspend_command(rules: Sequence[str], *, options: GlobalOptions) -> None:
 
 @click.command("resume")
 @_rule_arguments
-@global_options()
+@global_options(forms=_FORMS)
 def resume_command(rules: Sequence[str], *, options: GlobalOptions) -> None:
     """Resume suspended rules: their copies follow their sources again.
 
@@ -62,28 +63,40 @@ async def _set_suspend(options: GlobalOptions, rules: Sequence[str], *, is_suspe
     from registry_controller.local.client import command_client  # noqa: PLC0415
 
     word = "suspended" if is_suspended else "resumed"
+    changed: list[Manifest] = []
     async with connected(options.connection, methods=_METHODS) as writer:
         client = command_client(writer, context=options.context)
         local = await client.read_id()
         for name in (rule.rpartition("/")[2] for rule in rules):
-            key = ObjectKey("", name)
+            key, shown = ObjectKey("", name), object_name(meta.RULE_KIND, name)
             manifest = await client.read(meta.RULES, key)
             if manifest is None:
-                raise click.ClickException(f"{_NAME}/{name}: there is no such rule at {client.server}")
+                raise click.ClickException(f"{shown}: there is no such rule at {client.server}")
             owner = meta.annotations_of(manifest).get(meta.OWNER, local)
             if owner != local:
                 raise click.ClickException(
-                    f"{_NAME}/{name}: it belongs to the cluster with the ID {owner}, and an edit here has no effect; "
+                    f"{shown}: it belongs to the cluster with the ID {owner}, and an edit here has no effect; "
                     "run this command there"
                 )
             if name in CORE_RULES:
                 raise click.ClickException(
-                    f"{_NAME}/{name}: the daemon makes this rule and puts it back; "
+                    f"{shown}: the daemon makes this rule and puts it back; "
                     "to stop reading a cluster, annotate its Cluster as disabled"
                 )
             spec = manifest.get("spec") or {}
-            if bool(spec.get("suspend")) is is_suspended:
-                options.printer.print_text(f"{_NAME}/{name} unchanged: it is {word} already")
-                continue
-            await client.merge_patch(meta.RULES, key, {"spec": {"suspend": True if is_suspended else None}})
-            options.printer.print_text(f"{_NAME}/{name} {word}")
+            done = f"unchanged: it is {word} already"
+            if bool(spec.get("suspend")) is not is_suspended:
+                await client.merge_patch(meta.RULES, key, {"spec": {"suspend": True if is_suspended else None}})
+                manifest, done = await client.read(meta.RULES, key) or manifest, word
+            changed.append(manifest)
+            if not options.printer.is_for_programs:
+                options.printer.print_text(f"{shown} {done}")
+    _print_rules(options.printer, changed)
+
+
+def _print_rules(printer: Printer, rules: Sequence[Manifest]) -> None:
+    """Print the rules in a form for programs: their names, or one object or a List of them."""
+    if printer.form is Form.NAME:
+        printer.print_names(object_name(meta.RULE_KIND, meta.metadata_of(rule)["name"]) for rule in rules)
+    elif printer.is_for_programs:
+        printer.print_document(rules[0] if len(rules) == 1 else list_document(rules))

@@ -4,7 +4,8 @@ provider           engages the peers: reads the state, plans, and applies the pl
 resolver           which Cluster is read, with which credentials, or why none
 plan               which peers are engaged, kept and ended, and which servers are probed
 dialer             connects to a peer, and proves which cluster it is
-peer               one peer: connected, watched, probed, lost, connected again
+connection         the connection to one peer: proven, probed, lost, made again
+peer               one peer: its connection, its watches, and the metadata of its cluster
 peer_watches       the watches and lists at one peer: opened and closed as rules come and go
 watch_plan         which rules read from which peer, and which kinds are watched here
 definition_check   whether the definition of our own kinds is still there at a peer after a deletion

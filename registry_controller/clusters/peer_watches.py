@@ -131,6 +131,8 @@ class PeerWatches:
 
     def start(self, scope: asyncio.TaskGroup, reader: Reader, discovery: Discovery, *, name: str) -> None:
         """Watch and list over this connection, in tasks of that scope, until `stop`."""
+        for reflector in [*self._reflectors.values()]:
+            reflector.swap(reader, discovery)  # before there is a connection: a reset plans the watches again
         self._connection = _Connection(scope, reader, discovery, name)
         for cache in self._sources.caches_of(self._cluster_id):
             self._follow(cache)
@@ -194,8 +196,6 @@ class PeerWatches:
                 check_room=lambda: check_room(kind, self._reflectors, peer=connection.name),
                 turns=self._sources.evaluations,
             )
-        else:
-            reflector.swap(connection.reader, connection.discovery)
         name = f"reflect {connection.name} {kind} {selection}"
         return connection.scope.create_task(reflector.run(), name=name)
 

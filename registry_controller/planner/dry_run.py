@@ -185,6 +185,7 @@ class DryRun:
             copies=engine.copies,
             sources=sources,
             updater=updater,
+            gone_copies=engine.gone_copies,
             relays=engine.relay_policy,
             rules=engine.registry.rules,
             acting=engine.registry.acting,

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from registry_controller.api.meta import ClusterUID
+from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.source_index import SourceIndex
 from registry_controller.clusters.provider import ClusterProvider
 from registry_controller.report.metrics import Metrics
@@ -36,7 +36,7 @@ class Gauges:
         self,
         *,
         metrics: Metrics,
-        queue: WorkQueue,
+        queue: WorkQueue[Target],
         clusters: ClusterProvider,
         sources: SourceIndex,
         results: Results,

@@ -8,6 +8,7 @@ state_reader         the state of a target, from the caches
 origin_reader        its part about the copy's own source and rule, while that source does not claim the target
 native_contents      its part about native objects in a copied Namespace or definition
 rule_conflicts       its part about younger rules that want another copy
+gone_copies          places from which a copy went: the owner is asked before the next one is made
 lost_matches         since when rules do not match the sources of copies
 made_once            sources of copies that act when they are made
 applier              carries out a decision: reads the source, renders the copy

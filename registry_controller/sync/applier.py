@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 import collections
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from registry_controller.api import meta
-from registry_controller.api.errors import ApiError
+from registry_controller.api.errors import ApiError, NotFound
 from registry_controller.api.meta import ClusterUID, Target
-from registry_controller.api.provenance import Provenance, with_provenance
+from registry_controller.api.provenance import UNKNOWN_GENERATION, Provenance, with_provenance
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.source_index import Offer
 from registry_controller.cache.stored_objects import StoredRule
@@ -32,6 +31,7 @@ from registry_controller.kube.watch import read_object
 from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.desired_copy import DesiredCopy
+from registry_controller.sync.gone_copies import GoneCopies
 from registry_controller.sync.origin_reader import MadeFrom
 from registry_controller.sync.reconciler import ASK_TIMEOUT_S, Judgment, Result
 from registry_controller.sync.rule_conflicts import hits_beside, losers_of
@@ -56,6 +56,7 @@ class Applier:
         copies: CopyIndex,
         sources: SourceReader,
         updater: CopyUpdater,
+        gone_copies: GoneCopies,
         relays: RelayPolicy,
         rules: Mapping[str, StoredRule],
         acting: Mapping[str, StoredRule],
@@ -67,6 +68,7 @@ class Applier:
         self._copies = copies
         self._sources = sources
         self._updater = updater
+        self._gone_copies = gone_copies
         self._relays = relays
 
     async def apply(self, judgment: Judgment) -> Result:
@@ -92,10 +94,17 @@ class Applier:
             return Result(Skip(Reason.IN_SYNC, owner), self._losers_of(state.target), lost=lost)
         if offer.cache.is_outdated(offer.record, offer.hit):  # the rule has changed, and is still to be evaluated
             return Result(Hold(Reason.OWNER_NOT_HEARD, owner))
-        obj = self._sources.peek(offer)
+        obj = self._sources.peek(offer) if not self._has_gone(state) else None
         has_waited = obj is None
         if obj is None:
-            obj = await self._sources.read(offer)
+            try:
+                obj = await self._sources.read(offer)
+            except NotFound as error:
+                if not error.names_object:
+                    raise
+                return Result(Hold(Reason.STALE_SOURCE, owner))
+            if obj.revision >= record.revision:
+                self._gone_copies.forget(state.target)
         if (obj.uid, obj.revision) != (record.uid, record.revision):
             with self._sources.evaluations.measure(offer.cache.kind):
                 offer.cache.reread(obj)  # which enqueues the target again, unless this is older
@@ -142,6 +151,10 @@ class Applier:
         lost = stored.remainder.lost + stored.status_lost if stored is not None else ()
         return Result(decision if has_written else Skip(Reason.IN_SYNC, owner), losers, wanted.left, lost)
 
+    def _has_gone(self, state: TargetState) -> bool:
+        """Report whether a copy went from here, and its source may have gone before; membership is put back at once."""
+        return state.current is None and state.membership is None and state.target in self._gone_copies
+
     def _mark(self, state: TargetState, claim: Claim, offer: Offer, copy: MutatedCopy) -> DesiredCopy:
         """Put the provenance on a copy. A relay's object passes on the owner's, or an empty one where it is unknown."""
         target, hit, held = state.target, offer.hit, state.current.marks if state.current is not None else None
@@ -152,6 +165,7 @@ class Applier:
             theirs = offer.record.marks.provenance_of(claim.owner)
             uid, created, revision = (theirs.uid, theirs.created, theirs.revision) if theirs else ("", "", 0)
         before = held.provenance if held is not None else None
+        rule, acting = self._rules.get(hit.rule), self._acting.get(hit.rule)
         provenance = Provenance(
             owner=claim.owner,
             rule=claim.rule,
@@ -172,15 +186,12 @@ class Applier:
             rule_definition=self._rule_definition(hit, before) if hit.rule_owner == state.local else "",
             left=digest_paths(copy.left) if copy.left else (),
             spec=digest_spec(copy.manifest) if target[:2] == meta.RULE_KIND and not copy.left else "",
+            rule_generation=rule.generation if rule is not None else UNKNOWN_GENERATION,
+            rule_revision=acting.revision_at_owner if acting is not None else 0,
+            unknown=before.unknown if before is not None else (),
         )
         marked = with_provenance(copy.manifest, provenance)
-        digest = self._updater.digest(marked)  # without the fields that are not written alone
-        provenance = replace(provenance, unknown=before.unknown if before is not None else ())
-        if (rule := self._rules.get(hit.rule)) is not None:
-            provenance = replace(provenance, rule_generation=rule.generation)
-        if (acting := self._acting.get(hit.rule)) is not None:
-            provenance = replace(provenance, rule_revision=acting.revision_at_owner)
-        marked = with_provenance(copy.manifest, provenance)
+        digest = self._updater.digest(marked)
         marks = Marks(claim.owner, provenance, sync_disabled=inherited, go_written=False)
         return DesiredCopy(target, copy.gvk, marked, digest, marks, copy.status, copy.left)
 

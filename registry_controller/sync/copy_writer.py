@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from registry_controller.api.errors import (
 )
 from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.api.names import RIGHTS_COMMAND
+from registry_controller.api.provenance import without_state
 from registry_controller.cache.copy_record import HERE, CopyRecord
 from registry_controller.cache.interner import Interner
 from registry_controller.cache.local_cache import LocalCache
@@ -48,7 +48,6 @@ from registry_controller.sync.digest import encode_content
 from registry_controller.sync.stored_form import StoredForm, get_known
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 
-_LEFT_OUT_OF_PROVENANCE: Final = re.compile(r'"resourceVersion":"[0-9]*",?|"cluster":"[^"]*","digest":"[0-9a-f]*",')
 _LEFT_OUT: Final = frozenset(("status", "kind", "apiVersion", "metadata"))
 
 
@@ -338,14 +337,14 @@ def content_digest(manifest: Manifest, *, key: bytes) -> bytes:
     It is keyed, so that it reveals nothing about a Secret.
     Caches keep the digest instead of the body (R6).
     The digest leaves out kind and apiVersion (items of a list have none), status, the metadata that the server sets,
-    and, in the provenance, the revision and the cluster: earlier versions do not write the cluster. `key` has at most
-    64 bytes and must not outlive the process.
+    and what alone is not written of the provenance: the revision of the source, the state of the rule, and the cluster,
+    which earlier versions do not write. `key` has at most 64 bytes and must not outlive the process.
     """
     metadata = manifest.get("metadata") or {}
     info = {name: value for name, value in metadata.items() if name not in SERVER_SET_METADATA}
     annotations = info.get("annotations") or {}
-    if text := annotations.get(meta.PROVENANCE):  # by pattern, because this runs for every event
-        annotations = {**annotations, meta.PROVENANCE: _LEFT_OUT_OF_PROVENANCE.sub("", text)}
+    if text := annotations.get(meta.PROVENANCE):
+        annotations = {**annotations, meta.PROVENANCE: without_state(text)}
     info["annotations"], info["labels"] = annotations, info.get("labels") or {}
     content = {name: value for name, value in manifest.items() if name not in _LEFT_OUT}
     content["metadata"] = info

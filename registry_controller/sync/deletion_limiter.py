@@ -51,7 +51,7 @@ class DeletionLimiter:
         self,
         *,
         percent: Callable[[], int],
-        queue: WorkQueue,
+        queue: WorkQueue[Target],
         copies: CopyIndex,
         registry: Registry,
         changed: Callable[[str], None],

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Final
 
 from registry_controller.api import meta
-from registry_controller.api.meta import ClusterUID
+from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
@@ -42,7 +42,7 @@ class DeletionSets:
         self,
         *,
         percent: Callable[[], int],
-        queue: WorkQueue,
+        queue: WorkQueue[Target],
         copies: CopyIndex,
         registry: Registry,
         changed: Callable[[str], None],

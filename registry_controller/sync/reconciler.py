@@ -250,13 +250,13 @@ class Tracer(Protocol):
         """Reconcile a key whose event was `waited_s` seconds ago, within a span."""
 
 
-class Controller:
+class WorkerPool:
     """The state that all worker tasks share. `reconcile` takes a key to its result, and raises nothing."""
 
     def __init__(
         self,
         *,
-        queue: WorkQueue,
+        queue: WorkQueue[Target],
         reconcile: Callable[[Target], Awaitable[Reconciliation]],
         recorder: ResultRecorder,
         metrics: Metrics,

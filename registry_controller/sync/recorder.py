@@ -39,7 +39,7 @@ class Recorder:
     """Records results in metrics, logs and the results of rules, and adds keys again that come back."""
 
     def __init__(
-        self, *, queue: WorkQueue, results: Results, metrics: Metrics, name_of: Callable[[ClusterUID], str]
+        self, *, queue: WorkQueue[Target], results: Results, metrics: Metrics, name_of: Callable[[ClusterUID], str]
     ) -> None:
         self._queue = queue
         self._results = results

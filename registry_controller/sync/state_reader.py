@@ -122,7 +122,7 @@ class StateReader:
             local=self.local,
             known=liveness.known,
             alive=liveness.alive,
-            departed=self._departed(membership, current, liveness.known),
+            departed=self._departed(membership, claims, current, liveness.known),
             ordered=self._tombstones.now.ordered,
             contested=liveness.contested,
             has_left=self._tombstones.now.has_left,
@@ -206,11 +206,16 @@ class StateReader:
         )
 
     def _departed(
-        self, membership: MembershipState | None, current: CurrentCopy | None, known: frozenset[ClusterUID]
+        self,
+        membership: MembershipState | None,
+        claims: Iterable[Claim],
+        current: CurrentCopy | None,
+        known: frozenset[ClusterUID],
     ) -> frozenset[ClusterUID]:
         """Return the members with a proven departure.
 
-        In a cluster that has left the group they include the owner of a copy that has no Cluster here any more.
+        In a cluster that has left the group they include the owners of a copy, or of offers for its place, that have no
+        Cluster here any more: a connection is still open for a moment when the Cluster is gone.
         """
         tombstones, departed = self._tombstones.now, frozenset[ClusterUID]()
         if membership is not None:
@@ -219,8 +224,12 @@ class StateReader:
             departed = self._tombstones.judged(tombstones.gone & known)
         if self._departures.left:
             departed = departed.union(self._departures.left)
-        owner = current.marks.owner if current is not None and tombstones.has_left else None
-        return departed if owner is None or owner in known else departed | {owner}
+        if not tombstones.has_left:
+            return departed
+        owners = {claim.owner for claim in claims} if membership is None else set[ClusterUID]()
+        if current is not None and current.marks.owner is not None:
+            owners.add(current.marks.owner)
+        return departed.union(owners - (known & tombstones.known.keys()))
 
     def _namespace(self, name: str) -> NamespaceState:
         """Return the state of a namespace. Until their list is complete, each counts as active: the write shows it."""

@@ -14,11 +14,12 @@ import itertools
 import random
 import sys
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Hashable
+from typing import Final, Generic, NamedTuple, TypeVar
 
-from registry_controller.api.meta import Target
 from registry_controller.core.backoff import backoff_s
+
+K = TypeVar("K", bound=Hashable)
 
 BASE_S: Final = 0.05
 CAP_S: Final = 60.0
@@ -32,7 +33,7 @@ class _QueuedKey(NamedTuple):
     flow: str
 
 
-class WorkQueue:
+class WorkQueue(Generic[K]):
     """Keys in flows: mostly one flow for each member's objects, and one for the rest.
 
     Of one flow at most `at_once` keys run at a time.
@@ -40,15 +41,15 @@ class WorkQueue:
 
     def __init__(self, *, at_once: int = sys.maxsize, chance: Callable[[], float] = random.random) -> None:
         self._at_once = at_once
-        self._flows: OrderedDict[str, deque[Target]] = OrderedDict()  # the next one to take from first
+        self._flows: OrderedDict[str, deque[K]] = OrderedDict()  # the next one to take from first
         self._busy: Counter[str] = Counter()
-        self._queued: dict[Target, _QueuedKey] = {}
-        self._running: dict[Target, _QueuedKey] = {}
-        self._again: dict[Target, float] = {}
+        self._queued: dict[K, _QueuedKey] = {}
+        self._running: dict[K, _QueuedKey] = {}
+        self._again: dict[K, float] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
-        self._timers: dict[Target, asyncio.TimerHandle] = {}
-        self._failures: dict[Target, int] = {}
-        self._not_before: dict[Target, float] = {}
+        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._failures: dict[K, int] = {}
+        self._not_before: dict[K, float] = {}
         self._chance = chance
         self.sequence = 0
         self.added = 0
@@ -63,12 +64,12 @@ class WorkQueue:
         return not self._queued and not self._running
 
     @property
-    def waiting(self) -> Collection[Target]:
+    def waiting(self) -> Collection[K]:
         """List the keys that wait for a worker."""
         return self._queued.keys()
 
     @property
-    def running(self) -> Collection[Target]:
+    def running(self) -> Collection[K]:
         """List the keys that workers reconcile now."""
         return self._running.keys()
 
@@ -78,7 +79,7 @@ class WorkQueue:
         running = (held.sequence for held in self._running.values())
         return all(number > sequence for number in itertools.chain(queued, running))
 
-    def add(self, key: Target, flow: str = "", *, now: float | None = None) -> None:
+    def add(self, key: K, flow: str = "", *, now: float | None = None) -> None:
         """Add a key; `now` is the loop's time of the event, for measuring.
 
         A key that waits, or runs, stays in its flow.
@@ -104,7 +105,7 @@ class WorkQueue:
             self._flows.setdefault(flow, deque()).append(key)
             self._wake_one()
 
-    def add_after(self, key: Target, delay_s: float, flow: str = "") -> None:
+    def add_after(self, key: K, delay_s: float, flow: str = "") -> None:
         """Add a key after `delay_s` seconds, unless it comes back earlier."""
         loop = asyncio.get_running_loop()
         timer = self._timers.get(key)
@@ -114,7 +115,7 @@ class WorkQueue:
             timer.cancel()
         self._timers[key] = loop.call_later(delay_s, self.add, key, flow)
 
-    def retry(self, key: Target, *, at_least_s: float = 0.0, not_before: bool = False) -> float:
+    def retry(self, key: K, *, at_least_s: float = 0.0, not_before: bool = False) -> float:
         """Add a key again after a failure; return the delay in seconds, which grows with each failure.
 
         With `not_before`, no event brings the key back before `at_least_s` seconds are over (Retry-After).
@@ -129,12 +130,12 @@ class WorkQueue:
         self.add_after(key, delay_s, queued.flow if queued is not None else "")
         return delay_s
 
-    def reset_backoff(self, key: Target) -> None:
+    def reset_backoff(self, key: K) -> None:
         """Forget a key's failures: the next one starts from the beginning."""
         self._failures.pop(key, None)
         self._not_before.pop(key, None)
 
-    async def get(self) -> tuple[Target, float]:
+    async def get(self) -> tuple[K, float]:
         """Wait for a key; return it and the loop's time of its event. A `done` follows every `get`."""
         while (key := self._next()) is None:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -149,7 +150,7 @@ class WorkQueue:
         self._busy[queued.flow] += 1
         return key, queued.queued_s
 
-    def done(self, key: Target) -> None:
+    def done(self, key: K) -> None:
         """End the run of a key; add it again if it was added meanwhile."""
         queued = self._running.pop(key, None)
         if queued is None:
@@ -161,7 +162,7 @@ class WorkQueue:
         if queued_s is not None:
             self.add(key, queued.flow, now=queued_s)
 
-    def _next(self) -> Target | None:
+    def _next(self) -> K | None:
         """Take the oldest key of the next flow; None where no key may run now."""
         for flow in self._flows:
             if self._busy[flow] < self._at_once:

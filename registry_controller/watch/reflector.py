@@ -150,6 +150,10 @@ class Reflector:
         """Try again at once: the cause of the last failure may be gone."""
         self._retry.end()
 
+    def stall(self, error: RegistryError) -> None:
+        """Report that the connection is lost: the objects may be out of date until the next one goes on."""
+        self._delivery.stall(error)
+
     def swap(self, reader: Reader, discovery: Discovery) -> None:
         """Continue over another connection to the same cluster, once the old connection is closed."""
         self._reader, self._discovery = reader, discovery

@@ -17,9 +17,8 @@ from tests.chaos.identities import carry
 from tests.chaos.play import CLUSTERS, Play
 from tests.chaos.scripts import Hang, Repeat
 from tests.chaos.workload import MERGE, path_of
-from tests.e2e.commands import run
+from tests.e2e.commands import TOMBSTONES, leave
 
-_TOMBSTONES = "cluster-registry.k8s.cisco.com/left-member"
 _ROUNDS = 34
 _ROTATIONS = 32
 _MORE_FILES = 6
@@ -40,15 +39,14 @@ def leave_and_join(play: Play, site: Site) -> None:
     path = f"{CLUSTERS}/{site.name}"
     spec = site.cluster.api.get(path)["spec"]
     play.observer.leaves(site.name)
-    ended = run(site.cluster.kubeconfig, "leave", "--yes")
-    assert ended.code == 0, f"{ended.code}\n{ended.stdout}\n{ended.stderr}"
+    leave(site.cluster.kubeconfig)
     for other in others:
         wait(
             lambda other=other: other.cluster.api.missing(path) is not None,
             within_s=_PATIENCE_S,
             what=f"{other.name} forgets it",
         )
-    site.kubectl("delete", "clusterfeatures", "-l", _TOMBSTONES)
+    site.kubectl("delete", "clusterfeatures", "-l", TOMBSTONES)
     wait(lambda: site.write("PATCH", path, {"spec": spec}, content_type=MERGE), within_s=60, what="a new Cluster")
     play.kill(site)
     for giver, taker in ((site, others[0]), (others[0], site)):

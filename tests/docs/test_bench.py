@@ -15,7 +15,7 @@ from hack.programs.bench.report import Bound, Line, percentile
 from hack.programs.bench.sampled import package_of
 from tests.docs.documents import ROOT
 
-WORKS = ["relay", "bulk", "burst", "edit", "delete", "hot", "join"]
+WORKS = ["relay", "bulk", "burst", "edit", "delete", "hot", "join", "library"]
 
 
 def test_the_benches_run_and_print_their_ratios(tmp_path: Path) -> None:

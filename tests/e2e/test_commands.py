@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from registry_controller import __version__
+from tests.e2e.commands import merge_kubeconfigs
 from tests.e2e.group import BIN, CONFIG_MAP, SECRET, Member, config_map, eventually, rule, secret, steadily
 
 CANARY = "a-canary-that-must-not-sing"
@@ -41,17 +42,7 @@ def ask(kubeconfig: Path, *args: str, stdin: str = "", code: int = 0) -> tuple[s
 
 @pytest.fixture
 def merged(members: list[Member], tmp_path: Path) -> Path:
-    """Write a kubeconfig with a context for each member, named as the member."""
-    whole: dict[str, list[object]] = {"clusters": [], "users": [], "contexts": []}
-    for member in members:
-        found = yaml.safe_load(member.cluster.kubeconfig.read_text())
-        for part, field in (("clusters", "cluster"), ("users", "user")):
-            whole[part].append({"name": member.name, field: found[part][0][field]})
-        context = {"cluster": member.name, "user": member.name}
-        whole["contexts"].append({"name": member.name, "context": context})
-    file = tmp_path / "config"
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": members[0].name, **whole}))
-    return file
+    return merge_kubeconfigs(members, at=tmp_path / "config")
 
 
 def test_a_plan_shows_the_changed_fields_and_no_data_of_a_secret(members: list[Member]) -> None:
@@ -95,7 +86,12 @@ def test_a_rule_is_suspended_where_it_was_made_and_resumed(members: list[Member]
     eventually(lambda: first.condition("rsr", "pause", "Accepted").get("reason") == "Suspended")
     second.apply(config_map("paused", {"a": "1"}, labels={"sync": "pause"}))
     steadily(lambda: first.find("cm", "paused") is None, for_s=3)
+    planned = rule("pause", CONFIG_MAP, wanted("pause"))
     assert "unchanged: it is suspended already" in ask(config, "suspend", "rsr/pause")[0]
+    named = "resourcesyncrule.clusterregistry.k8s.cisco.com/pause\n"
+    assert ask(config, "suspend", "pause", "-o", "name")[0] == named
+    assert json.loads(ask(config, "suspend", "pause", "-o", "json")[0])["spec"]["suspend"] is True
+    assert ask(config, "plan", "-f", "-", "-o", "name", stdin=json.dumps(planned))[0] == "configmap/paused\n"
 
     eventually(lambda: (second.find("rsr", "pause") or {}).get("spec", {}).get("suspend"), what="the rule is synced")
     _, error = ask(second.cluster.kubeconfig, "resume", "pause", code=1)
@@ -214,5 +210,9 @@ def test_events_of_the_registrys_objects_are_shown_and_watched(members: list[Mem
         line = next(line for line in watching.stdout if "Tested" in line)
         assert line.split("   ")[1:] == ["Warning", "Tested", "resourcesyncrule/watched", "a message\n"]
         watching.kill()
+    named, wide = (ask(first.cluster.kubeconfig, "events", "rsr/watched", "-o", form)[0] for form in ("name", "wide"))
+    assert "event/watched.1" in named.splitlines()
+    assert wide.splitlines()[0].endswith("MESSAGE")
+    assert "FIRST SEEN" in wide.splitlines()[0]
     first.kubectl("delete", "rsr", "watched")
     first.kubectl("delete", "event", "watched.1", "-n", "default")

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 
 import pytest
 
-from hack.controlplane import CommandError
+from tests.e2e.commands import leave
+from tests.e2e.credentials import is_refused, kubeconfig
 from tests.e2e.group import NAMESPACE, Member, eventually, in_sync, steadily
-from tests.e2e.test_leaving import READER, is_gone, leave
+from tests.e2e.test_leaving import READER, is_gone
 
 DEPLOYMENT = "cluster-registry-controller"
 
 pytestmark = pytest.mark.group(3, prefix="cut")
-
-
-def kubeconfig(holder: Member, of: Member) -> bytes:
-    """Tell with what a member reads another one."""
-    return base64.b64decode(holder.get("-n", NAMESPACE, "secret", of.name)["data"]["kubeconfig"])
-
-
-def is_refused(member: Member, path: Path) -> bool:
-    try:
-        member.kubectl("--kubeconfig", str(path), "get", "secrets", "--all-namespaces", "-o", "name")
-    except CommandError as error:
-        return "Unauthorized" in error.stderr or "must be logged in" in error.stderr
-    return False
 
 
 def scale(member: Member, replicas: int) -> None:
@@ -78,7 +65,7 @@ def test_p3_who_is_cut_off_gets_no_new_credentials(members: list[Member], tmp_pa
         steadily(lambda member=member: kubeconfig(outcast, member) == held[member.name], for_s=5.0)
         assert is_refused(member, stolen[member.name])
     for member in staying:
-        leave(member, outcast.name)
+        leave(member.cluster.kubeconfig, outcast.name)
     for member in staying:
         eventually(lambda member=member: is_gone(member, outcast.name), what=f"{outcast.name} at {member.name}")
     in_sync(staying)

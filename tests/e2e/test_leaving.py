@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.commands import TOMBSTONES, leave
 from tests.e2e.group import (
-    BIN,
     CONFIG_MAP,
     NAMESPACE,
     Member,
@@ -24,7 +22,6 @@ from tests.e2e.group import (
 )
 
 READER = "cluster-registry-controller-reader"
-TOMBSTONES = "cluster-registry.k8s.cisco.com/left-member"
 
 
 @pytest.fixture(scope="module")
@@ -56,17 +53,6 @@ def tombstones(member: Member, *, of: str) -> list[str]:
     return [name for name in found if name.partition("/")[2].startswith("left-")]
 
 
-def leave(member: Member, *args: str, code: int = 0) -> str:
-    """Run the command as the admin of a cluster does."""
-    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
-    done = subprocess.run(
-        [str(BIN / "registry-controller"), "leave", "--yes", *args, "--kubeconfig", str(member.cluster.kubeconfig)],
-        capture_output=True, text=True, check=False, timeout=180, env=env,
-    )  # fmt: skip
-    assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout + done.stderr
-
-
 def is_gone(member: Member, name: str) -> bool:
     return member.find("cluster", name) is None and member.find("-n", NAMESPACE, "secret", name) is None
 
@@ -75,7 +61,7 @@ def test_a_member_that_leaves_is_gone_everywhere_and_may_join_again(members: lis
     """O6, P3: with its copies, its credentials, and what it had of the others; then it comes again with one swap."""
     first, second, third = members
     token = second.get("-n", NAMESPACE, "secret", f"{READER}-token")["data"]["token"]
-    said = leave(second)
+    said = leave(second.cluster.kubeconfig)
     assert "revoked" in said
     assert token not in said
     for member in (first, third):
@@ -88,7 +74,7 @@ def test_a_member_that_leaves_is_gone_everywhere_and_may_join_again(members: lis
     assert held(second) == everything([second]) | {f"{first.name}-stays", f"{third.name}-stays"}
     second.daemon.restart()
     steadily(lambda: second.find("cluster", second.name) is None, for_s=5.0)
-    assert "no member" not in leave(second)  # again is harmless
+    assert "no member" not in leave(second.cluster.kubeconfig)  # again is harmless
 
     second.kubectl("delete", "clusterfeatures", "-l", TOMBSTONES)
     eventually(lambda: second.find("cluster", second.name), what="a new Cluster")
@@ -101,11 +87,11 @@ def test_a_member_that_leaves_is_gone_everywhere_and_may_join_again(members: lis
 def test_a_dead_member_goes_by_the_word_of_another_and_stays_away(members: list[Member]) -> None:
     """O6, O4: also from who hears of it later; and it comes again where it was said to have left."""
     first, second, third = members
-    assert "is Ready" in leave(first, third.name, code=1)
-    assert "Cluster nobody: does not exist here" in leave(first, "nobody", code=1)
+    assert "is Ready" in leave(first.cluster.kubeconfig, third.name, code=1)
+    assert "Cluster nobody: does not exist here" in leave(first.cluster.kubeconfig, "nobody", code=1)
     third.cluster.apiserver.kill()
     eventually(lambda: first.get("cluster", third.name)["status"]["state"] == "Failed")
-    leave(first, third.name)
+    leave(first.cluster.kubeconfig, third.name)
     for member in (first, second):
         eventually(lambda member=member: is_gone(member, third.name), what=f"{third.name} at {member.name}")
         left = everything([first, second]) | {f"{third.name}-stays"}
@@ -124,4 +110,4 @@ def test_a_dead_member_goes_by_the_word_of_another_and_stays_away(members: list[
 
 def test_who_is_no_member_cannot_leave(members: list[Member]) -> None:
     """O6: and is told so."""
-    assert "without a name" in leave(members[0], members[0].name, code=1)
+    assert "without a name" in leave(members[0].cluster.kubeconfig, members[0].name, code=1)

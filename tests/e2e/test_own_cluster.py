@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.e2e.credentials import is_refused, kubeconfig
 from tests.e2e.group import (
     CONFIG_MAP,
     CRDS,
@@ -132,14 +134,17 @@ def test_a_definition_reinstalled_while_no_daemon_runs_loses_nobody(members: lis
     check_as_before(members, before)
 
 
-def test_a_daemons_namespace_that_was_deleted_needs_a_swap_and_says_so(members: list[Member]) -> None:
+def test_a_daemons_namespace_that_was_deleted_needs_a_swap_and_says_so(members: list[Member], tmp_path: Path) -> None:
     """P2, O5: the Clusters and all copies stay; then the credentials of both sides are carried over."""
     first, second = members
-    before = copies(first)
-    second.daemon.stop()
+    before, held = copies(first), tmp_path / "kubeconfig"
+    held.write_bytes(kubeconfig(first, second))
+    for member in members:
+        member.daemon.stop()  # a watch outlives the token that opened it, and would bring the new credentials
     second.kubectl("delete", "namespace", NAMESPACE)
     second.install()
-    first.daemon.restart()  # or else its watches go on for minutes with the token that is gone
+    eventually(lambda: is_refused(second, held), what="the token that is gone is refused")
+    first.daemon.start()
     eventually(lambda: "by a new swap" in message(second, first.name), what="the member here needs a swap")
     eventually(lambda: "carry the Secret" in message(first, second.name), what="the other one needs it, too")
     assert copies(first) == before

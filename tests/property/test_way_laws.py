@@ -7,7 +7,13 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
+from registry_controller.api import meta
+from registry_controller.api.meta import ObjectKey
+from registry_controller.clusters.clones import CloneState
+from registry_controller.clusters.resolver import ResolverInputs, resolve_clusters, sort_by_id
 from registry_controller.core.decision.ways import is_withdrawn, other_ways, ways_after
+from registry_controller.kube.kubeconfig import Credentials
+from tests.unit.clusters.builders import LOCAL, NAMESPACE, cluster, credentials
 
 
 class FakeWay(NamedTuple):
@@ -45,3 +51,43 @@ def test_a_peer_that_some_way_leads_to_is_reached(
 def test_a_way_that_is_listed_is_not_withdrawn(used: FakeWay, own: FakeWay, listed: list[FakeWay]) -> None:
     others = other_ways(own, aliases=listed, unnamed=())
     assert is_withdrawn(used, first=own, others=others) == (used not in {own, *listed})
+
+
+SECRETS = st.sampled_from(["own", "alias", "third"])
+STORED = st.sampled_from(["works", "is broken", "is missing"])
+
+
+@given(
+    named=st.none() | SECRETS,
+    aliased=SECRETS,
+    is_proved=st.booleans(),
+    is_disabled=st.booleans(),
+    stored=st.fixed_dictionaries({"own": STORED, "alias": STORED, "third": STORED}),
+    unnamed=st.sets(st.sampled_from(["u-1", "u-2"])),
+)
+def test_a_cluster_has_each_way_that_is_here_whatever_has_become_of_its_own(
+    *, named: str | None, aliased: str, is_proved: bool, is_disabled: bool, stored: dict[str, str], unnamed: set[str]
+) -> None:
+    """A Secret that is listed and missing, or broken, or not named, closes no other way."""
+    annotations = {meta.CLUSTER_DISABLED: "true"} if is_disabled else {}
+    read = cluster("b", secret=named, metadata={"annotations": annotations})
+    alias = cluster("b-2", cluster_id=read.cluster_id, secret=aliased)
+    kept: dict[str, Credentials | str] = {"works": "", "is broken": "broken", "is missing": "missing"}
+    found = {name: credentials(name) if what == "works" else kept[what] for name, what in stored.items()}
+    result = resolve_clusters(
+        ResolverInputs(
+            local=LOCAL,
+            network_name="",
+            clusters=sort_by_id([read, alias]),
+            credentials={ObjectKey(NAMESPACE, name): value for name, value in found.items()},
+            disputed_secrets={},
+            clones=CloneState(
+                aliases=frozenset({alias.uid} if is_proved else ()),
+                own_names={read.cluster_id: frozenset({read.name})},
+            ),
+            unnamed={read.cluster_id: [credentials(name) for name in sorted(unnamed)]},
+        )
+    )
+    names = {*unnamed, *({aliased} if is_proved else ()), *({named} if named is not None else ())}
+    usable = {credentials(name) for name in names if stored.get(name, "works") == "works"}
+    assert set(result.clusters["b"].ways) == (set() if is_disabled else usable)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +12,8 @@ from registry_controller.api import meta
 from registry_controller.api.errors import BadInput
 from registry_controller.membership.leave import LeaveIncomplete
 from tests.sim.cluster.clock import virtual_clocks
-from tests.sim.cluster.group import SimGroup, hand_over, simulate
+from tests.sim.cluster.group import SimGroup, config_map, hand_over, simulate
+from tests.sim.cluster.loop import running_loop
 from tests.sim.cluster.member import NAMESPACE, READER
 from tests.sim.cluster.transport import Fault
 from tests.sim.schedule.leaving import (
@@ -111,6 +113,33 @@ def test_the_copies_of_a_cluster_that_leaves_follow_their_rules() -> None:
         assert [knows(c, name) for name in "abc"] == [(False, False)] * 3
 
     simulate(scenario, n=3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_cluster_that_leaves_makes_no_copy_of_what_changes_meanwhile(seed: int) -> None:
+    """O6: on a slow machine, a connection stays open for a moment when the Cluster of its member is gone."""
+
+    async def scenario(group: SimGroup) -> None:
+        await shared(group)
+        b, c, loop = group["b"], group["c"], running_loop()
+
+        async def work() -> None:
+            for count in itertools.count():
+                b.apply(config_map("goes", {"at": str(count)}, labels={"keep": "goes"}))
+                await asyncio.sleep(0.003)
+
+        since = len(c.server.journal)
+        async with asyncio.TaskGroup() as scope:
+            worker = scope.create_task(work())
+            loop.turn_s = 0.002
+            await leave(group, "c")
+            loop.turn_s = 0.0
+            worker.cancel()
+        await group.settle()
+        assert held(c) == {"stays"}
+        assert not [write for write in c.server.journal[since:] if (write.verb, write.kind) == ("create", "ConfigMap")]
+
+    simulate(scenario, n=3, seed=seed)
 
 
 def test_who_has_left_may_join_again() -> None:

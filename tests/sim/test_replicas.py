@@ -96,6 +96,65 @@ def test_a_late_daemon_deletes_with_the_rule_that_it_has_heard_of() -> None:
     simulate(scenario, n=2)
 
 
+async def still_one(group: SimGroup) -> tuple[Member, Member, Replica]:
+    """Let a cluster with two daemons copy from another one, and the second daemon stand still."""
+    here, owner, second = await two_daemons(group)
+    second.hear_late(0.0)
+    here.create(copying())
+    await group.settle()
+    second.stand_still()
+    return here, owner, second
+
+
+def writes_of(here: Member, name: str) -> list[str]:
+    """List the verbs of what daemons changed of a copy."""
+    return [write.verb for write in here.server.journal if write.key.name == name and write.changed]
+
+
+@pytest.mark.clause("A7")
+@pytest.mark.parametrize("is_new", [True, False], ids=["a new source", "a known source"])
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_a_daemon_that_stood_still_makes_no_copy_that_the_other_one_deleted(is_new: bool, rounds: int) -> None:
+    """Its streams bring what happened here before what happened at the owner."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner, second = await still_one(group)
+        name = "later" if is_new else "x"
+        done = len(writes_of(here, name))
+        for number in range(rounds):
+            if number or is_new:
+                owner.create(config_map(name, {"n": "0"}))
+                await asyncio.sleep(1.0)
+            for value in range(3):
+                owner.apply(config_map(name, {"n": f"{number} {value}"}))
+                await asyncio.sleep(1.0)
+            owner.delete("ConfigMap", name, namespace="default")
+            await asyncio.sleep(1.0)
+        assert here.find("ConfigMap", name, namespace="default") is None
+        by_first = writes_of(here, name)[done:]
+        assert by_first.count("create") == by_first.count("delete") - (not is_new) == rounds - (not is_new)
+        second.go_on()
+        await asyncio.sleep(1.0)
+        second.hear_peers()
+        await group.settle()
+        assert writes_of(here, name)[done:] == by_first
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("A5")
+def test_a_daemon_that_stood_still_makes_a_copy_again_that_a_person_deleted() -> None:
+    async def scenario(group: SimGroup) -> None:
+        here, _, second = await still_one(group)
+        here.first.kill()
+        here.delete("ConfigMap", "x", namespace="default")
+        second.hear_peers()
+        await group.settle()
+        assert here.get("ConfigMap", "x", namespace="default")["data"] == {"n": "1"}
+
+    simulate(scenario, n=2)
+
+
 @pytest.mark.clause("W4")
 @pytest.mark.parametrize("own", ["0", "100"], ids=["no limit", "a laxer one"])
 def test_the_lowest_limit_of_two_daemons_holds_for_both(own: str) -> None:

@@ -16,7 +16,7 @@ from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simu
 def test_what_no_look_was_wanted_for_comes_within_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     lost, add = set[str](), WorkQueue.add
 
-    def forgetful(self: WorkQueue, key: Target, lane: str = "", **options: Any) -> None:
+    def forgetful(self: WorkQueue[Target], key: Target, lane: str = "", **options: Any) -> None:
         if key.key.name not in lost:
             add(self, key, lane, **options)
 

@@ -100,7 +100,7 @@ def test_our_own_kinds_are_heard_in_order_of_each_object_only() -> None:
         def on_event(plural: str, event_type: str, body: dict[str, Any]) -> None:
             obj.append((event_type, body["metadata"]["uid"], body["spec"]["featureName"]))
 
-        ear = SimEar(wire, on_event, lambda: None)
+        ear = SimEar(wire, Life(), on_event, lambda: None)
         ear.start()
         for number in range(30):
             made = {"metadata": {"name": "gold"}, "spec": {"featureName": str(number)}}

@@ -11,6 +11,7 @@ hot         one object, changed 20 times a second
 edit        a rule that concerns one object is edited beside a rule that holds many; then the large rule
 delete      many objects are deleted at their owner
 join        fresh members join one group, on clusters of their own
+library     `registry_controller.group` beside a bare watch of one member
 usage       CPU time of the sink's daemon for each change, and its parts
 sampled     the daemon under a sampler, a program of its own
 report      medians, bounds, a table and JSON
@@ -32,7 +33,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .report import Line
 
-DEFAULTS = {"relay": 0, "bulk": 2000, "burst": 1000, "edit": 3000, "delete": 1000, "hot": 0, "join": 5}
+DEFAULTS = {
+    "relay": 0,
+    "bulk": 2000,
+    "burst": 1000,
+    "edit": 3000,
+    "delete": 1000,
+    "hot": 0,
+    "join": 5,
+    "library": 10000,
+}
 """The works, and how many objects each has; 0 where the work has no number."""
 _QUICK = 20
 
@@ -84,12 +94,12 @@ def _measure(works: Sequence[tuple[str, int]], *, options: argparse.Namespace) -
     """Measure the works in turn on one test bed; return the figures and the card of the machine."""
     import uvloop
 
-    from . import bulk, burst, delete, edit, hot, join, relay
+    from . import bulk, burst, delete, edit, hot, join, library, relay
     from .bed import make_bed
     from .objects import Effort
     from .report import card, write_json
 
-    counted = {"bulk": bulk, "burst": burst, "edit": edit, "delete": delete}
+    counted = {"bulk": bulk, "burst": burst, "edit": edit, "delete": delete, "library": library}
     effort = Effort(options.rounds, changes=options.changes, seconds=options.seconds)
     if options.quick:
         effort = Effort(rounds=1, changes=5, seconds=1.0, connections=(8,), sample=_QUICK)

@@ -6,13 +6,12 @@ Law: a selection contains every object that the rule matches; the rule is evalua
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from registry_controller.api import validation
 from registry_controller.api.selection import EVERYTHING, Selection
-from registry_controller.api.selectors import Operator, Requirement
+from registry_controller.api.selectors import COMMAS, Operator, Requirement
 from registry_controller.api.syncrule import Match, SyncRule
 
 _MAX_NAMESPACES: Final = 16
@@ -21,8 +20,6 @@ _MAX_SELECTIONS: Final = 32
 _MAX_QUERY_LENGTH: Final = 2048
 """Characters of a selector: it is a part of a URL, whose length servers and proxies limit."""
 _MAX_REQUIREMENTS: Final = 4
-_COMMAS: Final = re.compile(r",(?![^(]*\))")
-"""The commas between requirements of a selector, not those between the values of one: `a in (1,2),b=3`."""
 
 
 def build_selections(rule: SyncRule, *, namespaced: bool = True) -> tuple[Selection, ...]:
@@ -56,7 +53,7 @@ def list_wider(selection: Selection) -> Iterator[Selection]:
 
 def _list_weaker(selector: str) -> set[str]:
     """Return a selector with any of its requirements left out; for a long one, only itself and the empty selector."""
-    requirements = _COMMAS.split(selector)
+    requirements = COMMAS.split(selector)
     if not 1 < len(requirements) <= _MAX_REQUIREMENTS:
         return {selector, ""}
     chosen = itertools.product(*((requirement, "") for requirement in requirements))

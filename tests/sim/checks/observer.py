@@ -122,6 +122,8 @@ class Observer:
         for write in server.journal:
             if write.who != name:
                 self._break("R5", f"{write.verb} {write.kind} {write.key} at {name} by {write.who}", "a write")
+            if write.is_blind:
+                self._break("O5", f"{write.kind} {write.key} at {name}", "a deletion of whatever has the name")
         self._unneeded.check(server, name)
 
     def _listen(self, member: Member) -> None:

@@ -35,7 +35,10 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete
 
 
 class Write(NamedTuple):
-    """A request that meant to change something. `changed` says whether it did."""
+    """A request that meant to change something. `changed` says whether it did.
+
+    `is_blind` says that it deletes whatever has the name: it lacks the uid or the resourceVersion.
+    """
 
     at: float
     who: str
@@ -44,6 +47,7 @@ class Write(NamedTuple):
     key: ObjectKey
     status: int
     changed: bool
+    is_blind: bool
 
 
 class Snapshot(NamedTuple):
@@ -71,6 +75,8 @@ class ApiServer:
         self.url = f"https://{name}.sim:6443"
         self.generation = 0
         self.journal: list[Write] = []
+        self.renewals: list[Write] = []
+        """The writes of Leases, which never rest."""
         self.store = Store(now=self.now, chance=chance)
         self.tokens: set[str] = set()
         self.skew_s = 0.0
@@ -263,7 +269,10 @@ class ApiServer:
             if not request.query.get("dryRun"):
                 changed = self.store.revision != before
                 verb = _VERBS[method] + (f" {request.subresource}" if request.subresource else "")
-                self.journal.append(Write(_now(), who, verb, request.kind.kind, key, status, changed))
+                journal = self.renewals if request.kind.kind == "Lease" else self.journal
+                judged = manifest.get("preconditions") or {}
+                is_blind = method == "DELETE" and not (judged.get("uid") and judged.get("resourceVersion"))
+                journal.append(Write(_now(), who, verb, request.kind.kind, key, status, changed, is_blind))
         return stored
 
     def _write(self, method: str, request: Request, body: dict[str, Any]) -> Manifest:

@@ -79,6 +79,7 @@ KINDS = (
     Kind("apps", "v1", "deployments", "Deployment", has_status=True, counts=True, scales=True),
     Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False),
     Kind("batch", "v1", "jobs", "Job", has_status=True),
+    Kind("coordination.k8s.io", "v1", "leases", "Lease"),
     Kind("", "v1", "pods", "Pod", has_status=True),
     Kind(_OURS, "v1alpha1", "clusters", "Cluster", namespaced=False, has_status=True, custom=True),
     Kind(_OURS, "v1alpha1", "resourcesyncrules", "ResourceSyncRule", namespaced=False, has_status=True, custom=True),

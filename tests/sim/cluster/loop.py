@@ -33,7 +33,7 @@ class _Clock:
         self._turns = 0 if timeout > 0 else self._turns + 1
         if self._turns > _TURNS:
             raise RuntimeError(f"{_TURNS} turns of the loop, and no time has passed")
-        self._loop.advance(timeout)
+        self._loop.advance(timeout or self._loop.turn_s)
         self._count_turn(int(self._loop.time()))
         return []
 
@@ -65,11 +65,16 @@ class _NumberedTask(asyncio.Task[Any]):
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """A loop for one thread that simulates. `tasks` counts those that there were."""
+    """A loop for one thread that simulates. `tasks` counts those that there were.
+
+    A turn in which something is ready takes `turn_s` seconds: no time, or as much as on a slow machine, where a cause
+    and what comes of it are apart.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.tasks = 0
+        self.turn_s = 0.0
         self.set_task_factory(_make_task)
         self._now = BEGIN_S
         self._selector = _Clock(self)
@@ -94,6 +99,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 def _make_task(loop: Any, coroutine: Any, *, context: Any = None) -> Any:
     return _NumberedTask(coroutine, loop=loop, context=context)
+
+
+def running_loop() -> VirtualLoop:
+    """Return the loop that runs."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return loop
 
 
 def run(main: Callable[[], Awaitable[T]]) -> T:

@@ -59,8 +59,13 @@ class SimEar:
     """
 
     def __init__(
-        self, wire: Wire, on_event: Callable[[str, str, dict[str, Any]], None], on_restart: Callable[[], None]
+        self,
+        wire: Wire,
+        life: Life,
+        on_event: Callable[[str, str, dict[str, Any]], None],
+        on_restart: Callable[[], None],
     ) -> None:
+        self._life = life
         self._on_restart = on_restart
         self._wire = wire
         self._store = wire.server.store  # that of another cluster is none of ours
@@ -115,7 +120,7 @@ class SimEar:
     def _tell(self, plural: str, event_type: str, manifest: Manifest) -> None:
         if not self._on:
             return
-        if self._wire.fault is Fault.NONE and not self._missed:
+        if not self._waits() and not self._missed:
             self._on_event(plural, event_type, dict(manifest))
             return
         self._missed.append((plural, event_type, manifest))
@@ -123,12 +128,15 @@ class SimEar:
             asyncio.get_running_loop().call_later(1.0, self._catch_up)
 
     def _catch_up(self) -> None:
-        if self._wire.fault is not Fault.NONE and self._on:
+        if self._waits() and self._on:
             asyncio.get_running_loop().call_later(1.0, self._catch_up)
             return
         missed, self._missed = self._missed, []
         for plural, event_type, manifest in missed if self._on else ():
             self._on_event(plural, event_type, dict(manifest))
+
+    def _waits(self) -> bool:
+        return self._wire.fault is not Fault.NONE or self._life.waits(is_home=True)
 
 
 class Replica:
@@ -186,6 +194,18 @@ class Replica:
         if self._ear is not None:
             self._ear.lag_s = lag_s
 
+    def stand_still(self) -> None:
+        """Let nothing reach the daemon, as when its process is stopped."""
+        self._life.is_still = self._life.has_stood_still = True
+
+    def go_on(self) -> None:
+        """Let what its own cluster sent reach a daemon that stood still."""
+        self._life.is_still, self._life.behind_peers = False, self._life.is_still
+
+    def hear_peers(self) -> None:
+        """Let what peers sent reach it, too."""
+        self._life.is_still = self._life.behind_peers = False
+
     def list_own_kinds_again(self) -> None:
         """Let the daemon hear all objects of our own kinds once more, unless it has not begun to."""
         if self._ear is not None and self.daemon is not None:
@@ -236,8 +256,9 @@ class Replica:
             local=member.id,
             metrics=self._ways.metrics(),
             connect_peer=lambda credentials: self._connect(credentials, life),
+            holder=(self.pod or member.name) if member.holds_leases else "",
         )
-        self._ear = ear = SimEar(wire, self.daemon.hand_over, self.daemon.hand_over_restart)
+        self._ear = ear = SimEar(wire, life, self.daemon.hand_over, self.daemon.hand_over_restart)
         stand_in: Any = ear
         try:
             await self.daemon.run(stand_in, self.ready)
@@ -285,7 +306,7 @@ class Member:
     """One cluster, and the daemon in it while that runs; sometimes a second one.
 
     `starts` counts the daemons that there were; `options` are what the next one is given beside its names. With
-    `has_pods` they know of each other by their Pods.
+    `has_pods` they know of each other by their Pods, and with `holds_leases` each has a Lease.
     """
 
     def __init__(
@@ -295,7 +316,7 @@ class Member:
         self._group = group
         self.starts = 0
         self.options: dict[str, str] = {}
-        self.has_pods = False
+        self.has_pods = self.holds_leases = False
         self.first = Replica(self, group)
         self._second: Replica | None = None
         self.install(chance, uid=uid, begins=begins)
@@ -374,6 +395,14 @@ class Member:
         self._second = Replica(self, self._group, pod=pod, options=options)
         self._second.start()
         return self._second
+
+    def stand_still(self, *, second: bool) -> Replica | None:
+        """Let one of two daemons stand still; None where there are no two."""
+        chosen = self._second if second else self.first
+        if chosen is None or not self.has_two:
+            return None
+        chosen.stand_still()
+        return chosen
 
     def roll_over(self) -> None:
         """Let the second daemon be the only one."""

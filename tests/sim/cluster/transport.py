@@ -33,6 +33,7 @@ Listener = Callable[[str, str, bytes | None, Answer], None]
 
 _BOOKMARK_S = 60.0
 _READS = 4096
+_STILL_S = 0.1
 _UNAUTHORIZED = Answer(401, b'{"kind":"Status","status":"Failure","reason":"Unauthorized","code":401}')
 _BROKEN = Answer(503, b"no healthy upstream")
 
@@ -54,10 +55,23 @@ class Fault(enum.Enum):
 
 
 class Life:
-    """One process: a dead one sends nothing more, but what it had sent may still arrive."""
+    """One process: a dead one sends nothing more, but what it had sent may still arrive.
+
+    While it `is_still`, nothing reaches it; while it is `behind_peers`, nothing of peers does. What watches bring waits
+    meanwhile, and is then read event by event, in order: `has_stood_still` says that it may.
+    """
 
     def __init__(self) -> None:
-        self.is_over = False
+        self.is_over = self.is_still = self.behind_peers = self.has_stood_still = False
+
+    def waits(self, *, is_home: bool) -> bool:
+        """Say whether what a server sends waits."""
+        return self.is_still or (self.behind_peers and not is_home)
+
+    async def go_on(self, *, is_home: bool) -> None:
+        """Wait for as long as what a server sends waits."""
+        while self.waits(is_home=is_home):  # noqa: ASYNC110
+            await asyncio.sleep(_STILL_S)
 
 
 class Wire:
@@ -281,6 +295,7 @@ class SimTransport:
             raise Unreachable(f"{self.server}: the connection was closed here")
         try:
             await self._wire.travel()
+            await self._life.go_on(is_home=self._token is None)
         except asyncio.CancelledError:
             may_arrive = self._life.is_over and self._wire.fault is Fault.NONE and self._is_trusted()
             if may_arrive and method != "GET" and self._wire.chance(0.5):
@@ -304,6 +319,9 @@ class SimTransport:
         self._is_answered = True
         return found
 
+    def _waits(self) -> bool:
+        return self._life.waits(is_home=self._token is None)
+
     def _is_trusted(self) -> bool:
         """Say whether it is the cluster that we know which stands there."""
         return self._trusts == ca_pem(self._wire.server.generation)
@@ -319,13 +337,17 @@ class SimTransport:
             while True:
                 now = loop.time()
                 self._check_open(resets)
-                if watch.lines and not self._wire.is_silent(watch):
+                is_silent = self._wire.is_silent(watch) or self._waits()
+                if watch.lines and not is_silent:
                     async with asyncio.timeout_at(quiet_until):
                         await self._wire.travel()
                         await asyncio.sleep(self._wire.lateness())
                     self._check_open(resets)  # a reset discards what is late, and what the server says after it
-                    data = b"".join(watch.lines)
-                    watch.lines.clear()
+                    if self._life.has_stood_still:
+                        data = watch.lines.popleft()
+                    else:
+                        data = b"".join(watch.lines)
+                        watch.lines.clear()
                     for chunk in self._wire.split(data):
                         yield chunk
                         if self._wire.torn:
@@ -334,7 +356,7 @@ class SimTransport:
                     quiet_until = loop.time() + silence_s
                 elif now >= quiet_until:
                     raise TimeoutError
-                elif now >= ends_at and not self._wire.is_silent(watch):
+                elif now >= ends_at and not is_silent:
                     return
                 elif now >= bookmark_at:
                     watch.bookmark()
@@ -342,8 +364,8 @@ class SimTransport:
                 else:
                     news.clear()
                     due = min(quiet_until, bookmark_at, ends_at if ends_at > now else quiet_until)
-                    if self._wire.is_silent(watch):
-                        due = min(quiet_until, now + 1.0)
+                    if is_silent:
+                        due = min(quiet_until, now + (1.0 if self._wire.is_silent(watch) else _STILL_S))
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout_at(due):
                             await news.wait()

@@ -19,6 +19,7 @@ from tests.sim.checks.expected_copies import is_membership, is_of_later_version,
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import carry_over
 from tests.sim.cluster.kinds import BY_KIND
+from tests.sim.cluster.loop import running_loop
 from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.cluster.refusal import Refusal
 from tests.sim.cluster.request import Answer
@@ -71,6 +72,14 @@ def is_down(stage: Stage, member: Member, duration_s: float) -> None:
     stage.until(duration_s, member.start_again)
 
 
+@deed(lambda chance, who, names: (chance.choice((0.0005, 0.002)), chance.choice(_DURATIONS_S)), fault=True, weight=0)
+def has_a_slow_machine(stage: Stage, member: Member, turn_s: float, duration_s: float) -> None:
+    """Let each turn of the loop take time, as on a machine without CPU to spare. All daemons share the loop."""
+    loop = running_loop()
+    loop.turn_s = turn_s
+    stage.until(duration_s, lambda: setattr(loop, "turn_s", 0.0))
+
+
 @deed(
     lambda chance, who, names: (
         chance.choice(("ends", "is killed", "stays alone")), chance.choice(_DURATIONS_S), chance.choice((0.0, 1.0)),
@@ -99,6 +108,20 @@ def runs_two(stage: Stage, member: Member, end: str, duration_s: float, lag_s: f
             second.kill() if end == "is killed" else second.cancel()
 
     stage.until(duration_s, finish)
+    return True
+
+
+@deed(
+    lambda chance, who, names: (chance.random() < 0.5, chance.choice(_DURATIONS_S[:4]), chance.choice((0.3, 2.0, 8.0))),
+    fault=True, weight=0,
+)  # fmt: skip
+def has_one_that_stands_still(stage: Stage, member: Member, second: bool, duration_s: float, late_s: float) -> bool:
+    """Let one of two daemons stand still for a while: what reaches it waits, and what peers sent comes last."""
+    replica = member.stand_still(second=second)
+    if replica is None:
+        return False
+    stage.until(duration_s, replica.go_on)
+    stage.until(duration_s + late_s, replica.hear_peers)
     return True
 
 

@@ -34,7 +34,7 @@ from tests.sim.cluster.apiserver import Snapshot
 from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SimGroup
-from tests.sim.cluster.loop import BEGIN_S, VirtualLoop, run
+from tests.sim.cluster.loop import BEGIN_S, run, running_loop
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.refusal import Refusal
 from tests.sim.cluster.transport import Fault
@@ -264,8 +264,7 @@ def _met(count: int) -> tuple[float, dict[str, Snapshot]]:
 
 
 def _advance(to_s: float) -> None:
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, VirtualLoop)
+    loop = running_loop()
     loop.advance(to_s - loop.time())
 
 

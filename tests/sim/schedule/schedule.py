@@ -38,7 +38,7 @@ SCENES_MANY = (0, 2)
 _PAUSES_S = (0.0, 0.01, 0.3, 2.0, 7.0, 20.0)
 _PAUSES_WEIGHTS = (30, 15, 20, 20, 10, 5)
 _FURNITURE = 7
-_BRAKED, _CLOSED, _DOUBLED = 0.12, 0.15, 0.12
+_BRAKED, _CLOSED, _DOUBLED, _SLOW = 0.12, 0.15, 0.12, 0.3
 _OFTEN = (
     (race_on_slow_ways, 0.08),
     (stored_otherwise, 0.4),
@@ -119,19 +119,32 @@ def draw(seed: int) -> Schedule:
     doubled = _double(random.Random(f"doubled {seed}"), names, steps)
     if joined:
         _add_what_is_rare(random.Random(f"rare {seed}"), names, steps)
+    _slow_down(random.Random(f"slow {seed}"), names, steps)
     furniture = [_step(chance, names, DEEDS[name], pause_s=0.0) for name in _furnish(chance)]
     first = [] if joined else _meet(chance, names)
     return Schedule(seed, count, joined, (*first, *furniture, *steps), braked, closed, doubled)
 
 
 def _double(chance: random.Random, names: str, steps: list[Step]) -> str:
-    """Let one member run two daemons, three times; return its name, empty in most schedules."""
+    """Let one member run two daemons, and one of them stand still, three times; return its name, empty in most."""
     if chance.random() >= _DOUBLED:
         return ""
-    found, deed = chance.choice(names), DEEDS["runs two"]
-    for _ in range(3):
-        steps.insert(chance.randint(0, len(steps)), _step(chance, names, deed, who=found))
+    found = chance.choice(names)
+    _scatter(chance, names, steps, "runs two", who=found)
+    _scatter(chance, names, steps, "has one that stands still", who=found)
     return found
+
+
+def _slow_down(chance: random.Random, names: str, steps: list[Step]) -> None:
+    """Let the machine be slow for a while, three times, in some schedules."""
+    if chance.random() < _SLOW:
+        _scatter(chance, names, steps, "has a slow machine")
+
+
+def _scatter(chance: random.Random, names: str, steps: list[Step], deed: str, *, who: str = "") -> None:
+    """Insert a deed three times."""
+    for _ in range(3):
+        steps.insert(chance.randint(0, len(steps)), _step(chance, names, DEEDS[deed], who=who))
 
 
 def _add_what_is_rare(chance: random.Random, names: str, steps: list[Step]) -> None:

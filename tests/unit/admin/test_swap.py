@@ -171,3 +171,6 @@ def test_redacted_secrets_show_no_data_and_are_refused_by_kubectl() -> None:
     shown = redacted(secret("a"))
     assert shown["data"] == {"kubeconfig": "<redacted>"}  # no base64: an API server refuses it
     assert redacted(cluster("a", "x")) == cluster("a", "x")
+    applied = secret("a")
+    applied["metadata"]["annotations"] = {meta.KUBECTL_LAST_APPLIED: "the data again", "other": "kept"}
+    assert redacted(applied)["metadata"]["annotations"] == {"other": "kept"}

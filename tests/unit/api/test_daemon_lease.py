@@ -52,6 +52,13 @@ def with_report(change: dict[str, Any]) -> str:
     return json.dumps({**json.loads(write_report(REPORT)), **change})
 
 
+def test_a_copy_of_a_lease_is_no_lease_of_a_daemon_here() -> None:
+    copy = lease()
+    copy["metadata"]["annotations"][meta.OWNER] = "0000000c"
+    with pytest.raises(InvalidObject, match="marks a copy"):
+        read_lease(copy)
+
+
 def test_a_lease_is_read_as_it_was_written() -> None:
     found = read_lease(lease())
     assert found.report == REPORT

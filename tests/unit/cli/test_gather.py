@@ -102,8 +102,9 @@ def test_events_are_those_of_our_kinds_in_order() -> None:
 
 
 def test_a_repeated_event_has_its_count() -> None:
-    row = build_row("kind-a", event("Cluster", "a", "2026-01-02", count=3))
-    assert row[-2:] == ["cluster/a", "m (x3)"]
+    found = event("Cluster", "a", "2026-01-02", count=3, firstTimestamp="2026-01-01", source={"component": "daemon"})
+    row = build_row("kind-a", found)
+    assert row[-4:] == ["cluster/a", "2026-01-01", "daemon", "m (x3)"]
 
 
 @pytest.mark.parametrize(

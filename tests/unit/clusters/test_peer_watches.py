@@ -28,18 +28,22 @@ X = Selection("x")
 PLURALS = {meta.CLUSTER: meta.CLUSTERS, meta.FEATURE: meta.FEATURES, MAP: GVR("", "v1", "configmaps", True)}
 
 
-def rule(name: str, *namespaces: str, adds: str = "") -> ActiveRule:
+def rule(name: str, *namespaces: str, adds: str = "", kind: GVK = MAP) -> ActiveRule:
     entry: dict[str, Any] = {"match": [{"namespaces": list(namespaces)}] if namespaces else [{}]}
     if adds:
         entry["mutations"] = {"labels": {"add": {adds: "1"}}}
-    spec = {"groupVersionKind": {"version": "v1", "kind": "ConfigMap"}, "rules": [entry]}
+    gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    spec = {"groupVersionKind": gvk, "rules": [entry]}
     read, _ = read_and_validate({"metadata": {"name": name}, "spec": spec})
     assert read is not None
     return activate(read, created_at="", owner=LOCAL)
 
 
 class Server:
-    """A reader and its discovery. `watches` and `lists` are what was asked for of ConfigMaps, `open` what is open."""
+    """A reader and its discovery. `watches` and `lists` are what was asked for of ConfigMaps.
+
+    `streams` are the open watches of all kinds, `open` those of ConfigMaps.
+    """
 
     server = "https://peer.test"
 
@@ -49,8 +53,12 @@ class Server:
         self.answers = 0
         self.watches: list[Selection] = []
         self.lists: list[Selection] = []
-        self.open: list[Selection] = []
+        self.streams: list[tuple[GVR, Selection]] = []
         self.objects: dict[str, str] = {}
+
+    @property
+    def open(self) -> list[Selection]:
+        return [selection for gvr, selection in self.streams if gvr == PLURALS[MAP]]
 
     async def resolve(self, kind: GVK) -> GVR:
         return PLURALS[kind]
@@ -69,15 +77,13 @@ class Server:
     async def stream(
         self, gvr: GVR, selection: Selection, *, query: Mapping[str, str], silence_s: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        is_map = gvr == PLURALS[MAP]
-        if is_map:
-            self.open.append(selection)
+        self.streams.append((gvr, selection))
+        if gvr == PLURALS[MAP]:
             self.watches.append(selection)
         try:
             yield self._lines(gvr, is_initial="sendInitialEvents" in query)
         finally:
-            if is_map:
-                self.open.remove(selection)
+            self.streams.remove((gvr, selection))
 
     async def _lines(self, gvr: GVR, *, is_initial: bool) -> AsyncIterator[bytes]:
         if is_initial:
@@ -208,3 +214,20 @@ async def test_what_a_peer_offered_goes_with_it() -> None:
         world.stop()
         world.watches.close()
         assert list(world.sources.all_caches()) == []
+
+
+async def test_a_kind_is_watched_once_over_a_new_connection_while_a_list_beside_its_watch_is_due() -> None:
+    """Each task of a connection ends with it: a task that nobody ends keeps the peer from connecting again."""
+    world = World()
+    async with asyncio.TaskGroup() as scope:
+        world.start(scope)
+        world.set_rules(rule("a", kind=meta.CLUSTER))
+        await settled()
+        world.set_rules(rule("a", adds="later", kind=meta.CLUSTER))
+        world.stop()
+        await settled()
+        assert world.server.streams == []
+        world.start(scope)
+        await settled()
+        assert sorted(gvr for gvr, _ in world.server.streams) == sorted([meta.CLUSTERS, meta.FEATURES])
+        world.stop()

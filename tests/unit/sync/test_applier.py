@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
-from registry_controller.api.errors import ApiError
+from registry_controller.api.errors import ApiError, NotFound
 from registry_controller.api.meta import GVK, GVR, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, RuleGeneration
 from registry_controller.api.syncrule import read_rule
@@ -25,6 +25,7 @@ from registry_controller.core.rules.active import Hit
 from registry_controller.kube.object import decode_object
 from registry_controller.sync.applier import Applier, SourceReader
 from registry_controller.sync.desired_copy import DesiredCopy
+from registry_controller.sync.gone_copies import GoneCopies
 from registry_controller.sync.origin_reader import MadeFrom
 from registry_controller.sync.reconciler import Judgment, Result
 from registry_controller.watch.body_cache import BodyCache, BodyKey
@@ -65,11 +66,12 @@ class Bench:
         self.made_from: object = None
         self.has_drifted = True
         self.refusal: Reason | None = None
-        self.is_connected = True
+        self.is_connected = self.is_there = True
         self.rules = dict.fromkeys([hit.rule for hit in hits] or ["rule"], RULE)
         self.definitions: dict[tuple[str, str], str] = {}
         self.at_peer = body(7)
         self.bodies = BodyCache()
+        self.gone_copies = GoneCopies()
         self.record: Any = SimpleNamespace(
             uid="uid", revision=7, marks=NATIVE, hits=hits or (hit("rule"),), membership=False, rereads=0
         )
@@ -94,6 +96,7 @@ class Bench:
             copies=copies,
             sources=sources,
             updater=updater,
+            gone_copies=self.gone_copies,
             relays=relays,
             rules=self.rules,
             acting=self.rules,
@@ -123,6 +126,8 @@ class Bench:
 
     async def get(self, gvr: GVR, key: ObjectKey, *, timeout_s: float) -> bytes:
         self.asked.append(key)
+        if not self.is_there:
+            raise NotFound(f"get {gvr} {key}: not found", names_object=True)
         return self.at_peer
 
     # What writes here, and what says whom another member may speak of.
@@ -241,6 +246,33 @@ async def test_a_body_that_gave_way_is_read_again_by_name() -> None:
     bench.is_connected = False
     with pytest.raises(ApiError, match="not connected"):
         await bench.apply(decision)
+
+
+async def test_the_owner_is_asked_before_a_copy_is_made_where_one_went() -> None:
+    """A7: a watch may bring the source as it was before its end. One answer is enough."""
+    bench = Bench()
+    bench.gone_copies.record(TARGET)
+    decision = Apply(bench.claim, Reason.CREATE)
+    bench.bodies.put(slot(), decode_object(body(7)))
+    bench.is_there = False
+    assert await bench.apply(decision) == Result(Hold(Reason.STALE_SOURCE, OWNER))
+    bench.is_there, bench.at_peer = True, body(6)
+    assert await bench.apply(decision) == Result(Hold(Reason.STALE_SOURCE, OWNER))
+    assert TARGET in bench.gone_copies
+    bench.at_peer = body(8)
+    assert await bench.apply(decision) == Result(Hold(Reason.OWNER_NOT_HEARD, OWNER))
+    assert len(bench.asked) == 3
+    assert await bench.apply(decision) == Result(decision)
+    assert len(bench.asked) == 3
+
+
+async def test_a_copy_that_is_here_is_written_though_one_went_before() -> None:
+    bench = Bench()
+    bench.gone_copies.record(TARGET)
+    bench.bodies.put(slot(), decode_object(body(7)))
+    decision = Apply(bench.claim, Reason.UPDATE)
+    assert await bench.apply(decision, current=HERE) == Result(decision)
+    assert not bench.asked
 
 
 async def test_what_is_in_step_costs_no_body_and_no_write() -> None:

@@ -24,7 +24,7 @@ from registry_controller.core.decision.decision import Apply, Decision, Delete, 
 from registry_controller.core.decision.marks import Voice
 from registry_controller.core.decision.state import Claim, LostMatch, Origin, TargetState
 from registry_controller.report.metrics import Metrics
-from registry_controller.sync.reconciler import Controller, Judgment, Reconciliation, Result
+from registry_controller.sync.reconciler import Judgment, Reconciliation, Result, WorkerPool
 from registry_controller.sync.recorder import Recorder
 from registry_controller.sync.results import ResultClass, Results
 from registry_controller.sync.workqueue import WorkQueue
@@ -51,7 +51,7 @@ class Bench:
         self.changes: list[str] = []
         self.results = Results(on_change=self.changes.append)
         self.recorder = Recorder(queue=self.queue, results=self.results, metrics=self.metrics, name_of=str)
-        self.controller = Controller(
+        self.controller = WorkerPool(
             queue=self.queue, reconcile=self.reconcile, recorder=self.recorder, metrics=self.metrics
         )
 
@@ -238,7 +238,7 @@ def test_one_failing_key_blocks_no_other() -> None:
             found = await fine(target)
             return found if target != TARGET else Reconciliation(found.judgment, found.result, ApiError("no"))
 
-        bench.controller = Controller(
+        bench.controller = WorkerPool(
             queue=bench.queue, reconcile=reconcile, recorder=bench.recorder, metrics=bench.metrics
         )
         bench.queue.add(TARGET._replace(name="two"))

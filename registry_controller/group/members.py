@@ -1,0 +1,178 @@
+"""One member: its connection, the streams over this connection, and the public view of both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from registry_controller.api.errors import RegistryError, Unreachable
+from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.api.selectors import Selector, parse_selector
+from registry_controller.clusters.connection import PeerConnection
+from registry_controller.clusters.dialer import Dialer
+from registry_controller.group.dialers import ContextDialer
+from registry_controller.group.objects import Object
+from registry_controller.group.streams import MemberStream, StreamRequest
+from registry_controller.kube.connect import Reader
+from registry_controller.kube.discover import Discovery
+from registry_controller.watch.fairness import EvaluationLimiter
+from registry_controller.watch.reflector import Reflector, WatchScope
+from registry_controller.watch.retry import RetryDelay
+
+
+class MemberConnection(PeerConnection[Dialer | ContextDialer]):
+    """The connection to one member, and the reflectors that fill its streams. They outlive a connection."""
+
+    def __init__(self, *, dialer: Dialer | ContextDialer, evaluations: EvaluationLimiter) -> None:
+        super().__init__(dialer=dialer, status_changed=self._on_status_changed)
+        self.dialer = dialer
+        self.streams: dict[StreamRequest, MemberStream] = {}
+        self._evaluations = evaluations
+        self._reflectors: dict[StreamRequest, Reflector] = {}
+        self._tasks: dict[StreamRequest, asyncio.Task[Any]] = {}
+        self._scope: asyncio.TaskGroup | None = None
+
+    def open(self, request: StreamRequest) -> MemberStream:
+        """Return the stream that shows a request's objects; open one where none does."""
+        for held in self.streams.values():
+            if held.request.shows(request):
+                return held
+        stream = self.streams[request] = MemberStream(self.name, request)
+        if not self.is_alive:
+            stream.mark_stale(self.failure)
+        self._follow(stream)
+        return stream
+
+    def drop_unused(self) -> None:
+        """End the streams without a consumer."""
+        for request in [request for request, stream in self.streams.items() if not stream.has_consumers]:
+            del self.streams[request]
+            self._reflectors.pop(request, None)
+            task = self._tasks.pop(request, None)
+            if task is not None:
+                task.cancel()
+
+    def _start_reading(self, scope: asyncio.TaskGroup, reader: Reader, discovery: Discovery) -> None:
+        self._scope = scope
+        for reflector in self._reflectors.values():
+            reflector.swap(reader, discovery)
+        for stream in self.streams.values():
+            self._follow(stream)
+
+    def _stop_reading(self) -> Iterable[asyncio.Task[Any]]:
+        tasks, self._tasks, self._scope = list(self._tasks.values()), {}, None
+        if tasks and self.failure:  # not where the next connection is there already
+            for reflector in self._reflectors.values():
+                reflector.stall(Unreachable(self.failure))
+        return tasks
+
+    def _on_status_changed(self) -> None:
+        if not self.is_alive:
+            for stream in self.streams.values():
+                stream.mark_stale(self.failure)
+
+    def _follow(self, stream: MemberStream) -> None:
+        if self._scope is not None and self.reader is not None and self.discovery is not None:
+            name = f"follow {self.name} {stream.request.resource} {stream.request.selection}"
+            work = self._read(stream, self.reader, self.discovery)
+            self._tasks[stream.request] = self._scope.create_task(work, name=name)
+
+    async def _read(self, stream: MemberStream, reader: Reader, discovery: Discovery) -> None:
+        """Resolve the resource, and follow it forever."""
+        delay = RetryDelay()
+        while stream.kind is None:
+            try:
+                stream.kind, gvr = await discovery.find(stream.request.resource)
+                stream.is_namespaced = gvr.namespaced
+            except RegistryError as error:
+                stream.on_error(error)
+                await delay.wait_after(error)
+        reflector = self._reflectors.get(stream.request)
+        if reflector is None:
+            reflector = self._reflectors[stream.request] = Reflector(
+                reader=reader,
+                discovery=discovery,
+                scope=WatchScope(stream.kind, stream.selection),
+                handler=stream,
+                observer=self,
+                turns=self._evaluations,
+            )
+        await reflector.run()
+
+
+class Member:
+    """A member of the group, and the objects there that are watched.
+
+    Reading from the cache asks nothing of the member: it shows the kinds that a watch or a controller follows.
+    """
+
+    def __init__(self, connection: MemberConnection, *, is_local: bool) -> None:
+        self._connection = connection
+        self.is_local = is_local
+        """True for the cluster that the group was read from."""
+
+    def __repr__(self) -> str:
+        return f"<Member {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """Return its name: of its Cluster, its context or its Secret."""
+        return self._connection.name
+
+    @property
+    def cluster_id(self) -> ClusterUID:
+        """Return the UID of its namespace kube-system; empty before it has answered, or where this may not be read."""
+        return self._connection.dialer.cluster_id
+
+    @property
+    def is_alive(self) -> bool:
+        """Return false once two probes in a row went unanswered, until it answers again."""
+        return self._connection.is_alive
+
+    @property
+    def is_connected(self) -> bool:
+        """Return whether it is being read."""
+        return self._connection.is_connected
+
+    @property
+    def problem(self) -> str:
+        """Return why it is not read; empty without a problem."""
+        return self._connection.failure
+
+    @property
+    def silence_s(self) -> float | None:
+        """Return for how many seconds it has sent nothing; None before it has answered."""
+        return self._connection.silence_s
+
+    def get(self, resource: str, name: str, *, namespace: str = "") -> Object | None:
+        """Return a watched object; None where it does not exist. LookupError for one that no watch shows."""
+        streams = self._find(resource, namespace)
+        found = (stream.objects.get(ObjectKey(namespace, name)) for stream in streams)
+        return next((obj for obj in found if obj is not None), None)
+
+    def list(self, resource: str, *, namespace: str = "", label_selector: str = "") -> Sequence[Object]:
+        """List watched objects by namespace and name; LookupError for a kind that no watch shows there."""
+        labels, found = parse_selector(label_selector), dict[ObjectKey, Object]()
+        for stream in self._find(resource, namespace):
+            found |= _select(stream.objects, namespace=namespace, labels=labels)
+        return [found[key] for key in sorted(found)]
+
+    def is_stale(self, resource: str) -> bool:
+        """Return whether the objects of a watched kind may be out of date; LookupError for one that no watch shows."""
+        return any(stream.problem or not stream.is_complete for stream in self._find(resource, ""))
+
+    def _find(self, resource: str, namespace: str) -> Sequence[MemberStream]:
+        found = [
+            stream
+            for request, stream in self._connection.streams.items()
+            if request.resource == resource and (not namespace or request.selection.namespace in ("", namespace))
+        ]
+        if not found:
+            place = f" in the namespace {namespace}" if namespace else ""
+            raise LookupError(f"{resource}{place} is not watched: watch it, or give it to the controller")
+        return found
+
+
+def _select(objects: Mapping[ObjectKey, Object], *, namespace: str, labels: Selector) -> Mapping[ObjectKey, Object]:
+    return {key: obj for key, obj in objects.items() if namespace in ("", key.namespace) and labels.matches(obj.labels)}

@@ -1,0 +1,105 @@
+"""Objects of members, and the events of a watch."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from registry_controller.api.meta import GVK, ObjectKey
+from registry_controller.kube.object import PartialObject, decode_body
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """An object of a member at one moment. `revision` is its resourceVersion as a number, 0 when it is not a number.
+
+    `created` is in RFC 3339. `is_deleting` means that it waits for its finalizers.
+    """
+
+    kind: GVK
+    namespace: str
+    name: str
+    uid: str
+    revision: int
+    created: str
+    is_deleting: bool
+    generation: int
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    _partial: PartialObject | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def key(self) -> ObjectKey:
+        """Return namespace and name."""
+        return ObjectKey(self.namespace, self.name)
+
+    @property
+    def has_body(self) -> bool:
+        """Return whether the whole object is known; false for a watch with `metadata_only`."""
+        return self._partial is not None
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """Decode the whole object, a new copy each time.
+
+        LookupError with `metadata_only`, ValueError for an object that cannot be decoded (too large, too many levels).
+        """
+        if self._partial is None:
+            raise LookupError(f"{self.kind.kind} {self.key}: only its metadata is known; watch without metadata_only")
+        return dict(decode_body(self._partial))
+
+
+def read_object(partial: PartialObject, *, kind: GVK, metadata_only: bool) -> Object:
+    """Return a decoded object in its public form."""
+    return Object(
+        kind=kind,
+        namespace=partial.key.namespace,
+        name=partial.key.name,
+        uid=partial.uid,
+        revision=partial.revision,
+        created=partial.created,
+        is_deleting=partial.deleting,
+        generation=partial.generation,
+        labels=partial.labels,
+        annotations=partial.annotations,
+        _partial=None if metadata_only else partial,
+    )
+
+
+class EventType(enum.StrEnum):
+    """The type of an event: three about an object, and three about the state of a member's objects."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    SYNCED = "SYNCED"
+    """Every object of the member was delivered, and further events follow as they come."""
+    STALE = "STALE"
+    """The member is silent, or does not show the kind: its objects stay as they were known last."""
+    LEFT = "LEFT"
+    """The member is not in the group any more; each of its objects was delivered as DELETED before."""
+
+
+class Event(NamedTuple):
+    """An event of a watch. `object` is None for SYNCED, STALE and LEFT.
+
+    `reason` is set for STALE. `is_relisted` means that a new list has shown the change, not the watch, or that one has
+    shown everything again. `skipped` counts the earlier states of the object that the consumer was too slow to get.
+    """
+
+    member: str
+    type: EventType
+    object: Object | None = None
+    reason: str = ""
+    is_relisted: bool = False
+    skipped: int = 0
+
+
+class Key(NamedTuple):
+    """The key of a reconciliation: the name of a member, and an object there. `namespace` is empty for none."""
+
+    member: str
+    namespace: str
+    name: str

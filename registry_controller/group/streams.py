@@ -1,0 +1,152 @@
+"""The objects of one kind and selection at one member, and the consumers of their changes.
+
+Laws: an object stays known while its member is silent · a consumer that comes later gets the same objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from registry_controller.api.errors import RegistryError
+from registry_controller.api.meta import GVK, ObjectKey
+from registry_controller.api.selection import Selection
+from registry_controller.group.objects import EventType, Object, read_object
+from registry_controller.kube.object import PartialObject
+from registry_controller.report.reasons import with_grant
+from registry_controller.watch.event_handler import EventHandler
+
+
+class StreamRequest(NamedTuple):
+    """The objects of a stream: `resource` is the word of the user, which each member resolves."""
+
+    resource: str
+    selection: Selection
+    metadata_only: bool
+
+    def shows(self, other: StreamRequest) -> bool:
+        """Return whether this stream shows all objects of another request.
+
+        A field selector is evaluated by servers alone.
+        """
+        mine, theirs = self.selection, other.selection
+        has_bodies = other.metadata_only or not self.metadata_only
+        is_wider = not (mine.labels or mine.fields or theirs.fields) and mine.namespace in ("", theirs.namespace)
+        return self.resource == other.resource and has_bodies and (mine == theirs or is_wider)
+
+
+class Consumer(Protocol):
+    """Receives the changes of streams. A call is cheap and never fails."""
+
+    def on_change(self, member: str, old: Object | None, new: Object | None, *, is_relisted: bool) -> None:
+        """An object changed; `old` is None for a new one, `new` for a deleted one."""
+
+    def on_state(self, member: str, state: EventType, *, reason: str = "", is_relisted: bool = False) -> None:
+        """The stream is complete and current, stale, or over."""
+
+
+class MemberStream(EventHandler):
+    """One stream. `kind` is None until the member has resolved the resource; `problem` is why it is stale."""
+
+    def __init__(self, member: str, request: StreamRequest) -> None:
+        self.request = request
+        self.kind: GVK | None = None
+        self.is_namespaced = True
+        self.is_complete = False
+        self.problem = ""
+        self._member = member
+        self._objects: dict[ObjectKey, Object] = {}
+        self._consumers: dict[Consumer, None] = {}
+        self._is_relisting = False
+
+    @property
+    def selection(self) -> Selection:
+        """Return the selection of the list and watch: a kind without namespaces has none in it."""
+        asked = self.request.selection
+        return asked if self.is_namespaced else asked._replace(namespace="")
+
+    @property
+    def objects(self) -> Mapping[ObjectKey, Object]:
+        """Return the known objects."""
+        return self._objects
+
+    @property
+    def has_consumers(self) -> bool:
+        """Return whether the stream has a consumer."""
+        return bool(self._consumers)
+
+    def attach(self, consumer: Consumer) -> None:
+        """Report everything that is known to a consumer, and each change from now on."""
+        self._consumers[consumer] = None
+        for obj in self._objects.values():
+            consumer.on_change(self._member, None, obj, is_relisted=False)
+        if self.problem:
+            consumer.on_state(self._member, EventType.STALE, reason=self.problem)
+        elif self.is_complete:
+            consumer.on_state(self._member, EventType.SYNCED)
+
+    def detach(self, consumer: Consumer) -> None:
+        """Report nothing more to a consumer."""
+        self._consumers.pop(consumer, None)
+
+    def end(self) -> None:
+        """Report that the member has left, after the deletion of each object."""
+        gone, self._objects = list(self._objects.values()), {}
+        self._report(((obj, None) for obj in gone), is_relisted=False)
+        for consumer in list(self._consumers):
+            consumer.on_state(self._member, EventType.LEFT)
+
+    def mark_stale(self, reason: str) -> None:
+        """Note that the objects may be out of date."""
+        if reason != self.problem:
+            self.problem = reason
+            for consumer in list(self._consumers):
+                consumer.on_state(self._member, EventType.STALE, reason=reason)
+
+    # Events of the reflector.
+
+    def on_list(self) -> None:
+        """Note that a list begins."""
+        self._is_relisting = self.is_complete
+
+    def on_object(self, obj: PartialObject) -> None:
+        """Take an object's present state."""
+        old = self._objects.get(obj.key)
+        if old is not None and (old.uid, old.revision) == (obj.uid, obj.revision):
+            return
+        assert self.kind is not None
+        new = read_object(obj, kind=self.kind, metadata_only=self.request.metadata_only)
+        self._objects[obj.key] = new
+        self._report(((old, new),), is_relisted=self._is_relisting)
+
+    def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
+        """Take the deletion of an object."""
+        old = self._objects.pop(key, None)
+        if old is not None:
+            self._report(((old, None),), is_relisted=obj is None)
+
+    def on_synced(self, revision: int) -> None:
+        """Note that a list is complete."""
+        is_relisted, self._is_relisting = self._is_relisting, False
+        self.is_complete = True
+        self._mark_current(is_relisted=is_relisted)
+
+    def on_error(self, error: RegistryError) -> None:
+        """Note that the objects may be out of date."""
+        self.mark_stale(with_grant(error, is_local=False))
+
+    def on_recovered(self) -> None:
+        """Note that the objects are current again; after a list that was reported already."""
+        if self.problem and self.is_complete:
+            self._mark_current(is_relisted=False)
+
+    def _mark_current(self, *, is_relisted: bool) -> None:
+        self.problem = ""
+        for consumer in list(self._consumers):
+            consumer.on_state(self._member, EventType.SYNCED, is_relisted=is_relisted)
+
+    def _report(self, changes: Iterable[tuple[Object | None, Object | None]], *, is_relisted: bool) -> None:
+        consumers = list(self._consumers)
+        for old, new in changes:
+            for consumer in consumers:
+                consumer.on_change(self._member, old, new, is_relisted=is_relisted)

@@ -1,0 +1,106 @@
+"""One consumer's events: bounded, level-based, in the order in which objects changed first.
+
+Law: an object that changes again before the consumer has taken its event keeps one place, with its latest state. So
+there are never more events than objects and members, however slow the consumer is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Self
+
+from registry_controller.api.meta import ObjectKey
+from registry_controller.api.selectors import Selector
+from registry_controller.group.objects import Event, EventType, Object
+
+_Slot = tuple[str, ObjectKey | None]
+"""A member, and an object there; None for the state of the member."""
+
+
+class Watch(AsyncIterator[Event]):
+    """The events of one kind in all members, as an async iterator.
+
+    It begins with an ADDED for each known object. `async with` ends it, as `close` does; an ended watch ends the
+    iteration.
+    """
+
+    def __init__(self, *, namespace: str, labels: Selector, ended: Callable[[Watch], None]) -> None:
+        self._namespace = namespace
+        self._labels = labels
+        self._ended = ended
+        self._events: OrderedDict[_Slot, Event] = OrderedDict()
+        self._has_news = asyncio.Event()
+        self._is_closed = False
+
+    @property
+    def pending(self) -> int:
+        """Return the number of events that were not taken yet."""
+        return len(self._events)
+
+    def close(self) -> None:
+        """End the watch; events that were not taken are dropped."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._events.clear()
+            self._has_news.set()
+            self._ended(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._events:
+            if self._is_closed:
+                raise StopAsyncIteration
+            self._has_news.clear()
+            await self._has_news.wait()
+        return self._events.popitem(last=False)[1]
+
+    # What streams report.
+
+    def on_change(self, member: str, old: Object | None, new: Object | None, *, is_relisted: bool) -> None:
+        """Queue the change of an object that this watch selects, or selected before."""
+        old, new = self._select(old), self._select(new)
+        last = new or old
+        if last is None or self._is_closed:
+            return
+        place = (member, last.key)
+        waiting = self._events.get(place)
+        if waiting is None:
+            kind = EventType.DELETED if new is None else EventType.ADDED if old is None else EventType.MODIFIED
+            self._put(place, Event(member, kind, last, is_relisted=is_relisted))
+        elif new is None and waiting.type is EventType.ADDED:
+            del self._events[place]  # the consumer has never known it
+        else:
+            was_known = waiting.type is not EventType.ADDED
+            kind = EventType.DELETED if new is None else EventType.MODIFIED if was_known else EventType.ADDED
+            skipped = waiting.skipped + 1
+            self._put(place, Event(member, kind, last, is_relisted=is_relisted, skipped=skipped))
+
+    def on_state(self, member: str, state: EventType, *, reason: str = "", is_relisted: bool = False) -> None:
+        """Queue the state of a member's objects, in the place of an earlier one."""
+        if self._is_closed:
+            return
+        place = (member, None)
+        self._events.pop(place, None)
+        self._put(place, Event(member, state, reason=reason, is_relisted=is_relisted))
+
+    def _put(self, place: _Slot, event: Event) -> None:
+        self._events[place] = event
+        self._has_news.set()
+
+    def _select(self, obj: Object | None) -> Object | None:
+        if obj is None or (self._namespace and obj.namespace not in ("", self._namespace)):
+            return None
+        return obj if self._labels.matches(obj.labels) else None
