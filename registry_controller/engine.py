@@ -280,6 +280,10 @@ class Engine:
         if target[:2] == meta.CLUSTER_KIND and self.quota.has_surplus:
             self.clusters.request_plan()  # there may be room now for Clusters that peers offer
 
+    def on_copy_made(self, target: Target) -> None:
+        """Record a copy that another daemon may have made."""
+        self.lost_matches.on_copy_made(target)
+
     def on_copy_gone(self, target: Target) -> None:
         """Report a copy that goes: the limit on deletions may count it."""
         self.gone_copies.record(target)

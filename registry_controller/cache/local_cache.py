@@ -47,6 +47,9 @@ class CopyObserver(Protocol):
     def on_copy_changed(self, target: Target, owner: ClusterUID) -> None:
         """An object that rules may write changed; `owner` is that of the copy, empty for a native object."""
 
+    def on_copy_made(self, target: Target) -> None:
+        """Another client made a copy here; it is known by now."""
+
     def on_copy_gone(self, target: Target) -> None:
         """A copy is deleted here; it is forgotten after this call."""
 
@@ -182,6 +185,8 @@ class LocalCache:
             fresh.status_baseline, fresh.status_lost = record.status_baseline, record.status_lost
             fresh.remainder = record.remainder
         self._keep(key, fresh)
+        if record is None and stream.listed >= 0:
+            self._index.observer.on_copy_made(target)
         self._index.bodies.put(BodyKey(HERE, self.kind, key), obj)
         self._index.observer.on_copy_changed(target, marks.owner or HERE)
 

@@ -70,8 +70,7 @@ MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.MAY_HOLD_NATIVE_OBJECTS: "objects that were made here live in it, or may; it stays until they are gone",
     Reason.NEW_COPY_MISSING: "its rule gives it another name now; it stays as it is until the copy of that name is "
     "here",
-    Reason.MAY_MATCH_AGAIN: "its rule does not match the source any more; unless the source matches again in a "
-    "moment, it is deleted",
+    Reason.MAY_MATCH_AGAIN: "its rule does not ask for the source now; unless that changes in a moment, it is deleted",
     Reason.OWNER_LEAVES: "its owner has left, and its Cluster goes once nothing else is to be removed",
     Reason.MISSING_AT_OWNER: "its own cluster lacks it now, which does not prove that the cluster has left; it stays",
     Reason.DELETION_JUDGED: "it is to be deleted, once all deletions that go with it are counted",

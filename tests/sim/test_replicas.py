@@ -155,6 +155,55 @@ def test_a_daemon_that_stood_still_makes_a_copy_again_that_a_person_deleted() ->
     simulate(scenario, n=2)
 
 
+def label_own_cluster(member: Member, labels: dict[str, str]) -> None:
+    found = member.get("Cluster", member.name)
+    member.replace({**found, "metadata": {**found["metadata"], "labels": labels}})
+
+
+@pytest.mark.clause("A7")
+@pytest.mark.parametrize("stands_still", [True, False], ids=["a feature", "a label of our own Cluster"])
+def test_a_daemon_deletes_no_copy_for_what_the_other_one_has_heard_first(stands_still: bool) -> None:
+    async def scenario(group: SimGroup) -> None:
+        here, owner = group.members
+        here.has_pods = True
+        await group.join()
+        second = here.start_second()
+        await group.settle()
+        spec: dict[str, Any] = {"clusterFeatureMatch": [{"featureName": "gold"}]}
+        if not stands_still:
+            spec = {"targetClusters": {"matchLabels": YES}}
+        here.create(
+            rule("maps", CONFIG_MAP, {"match": [{"objectKey": {"name": "x"}}]}, deletionPolicy="Delete", **spec)
+        )
+        owner.create(config_map("x", {"n": "1"}))
+        await group.settle()
+        await asyncio.sleep(60.0)
+        assert here.find("ConfigMap", "x", namespace="default") is None
+        if stands_still:
+            second.stand_still()
+            owner.create(GOLD)
+        else:
+            second.hear_late(8.0)
+            label_own_cluster(here, YES)
+        await asyncio.sleep(2.0)
+        second.go_on()
+        await asyncio.sleep(8.0)
+        second.hear_peers()
+        await group.settle()
+        assert writes_of(here, "x") == ["create"]
+        assert second.runs
+        if stands_still:
+            owner.delete("ClusterFeature", "gold")
+        else:
+            second.hear_late(0.0)
+            label_own_cluster(here, {})
+        await asyncio.sleep(60.0)
+        await group.settle()
+        assert writes_of(here, "x") == ["create", "delete"]
+
+    simulate(scenario, n=2)
+
+
 @pytest.mark.clause("W4")
 @pytest.mark.parametrize("own", ["0", "100"], ids=["no limit", "a laxer one"])
 def test_the_lowest_limit_of_two_daemons_holds_for_both(own: str) -> None:

@@ -273,8 +273,8 @@ def _decide_without_claim(state: TargetState, current: CurrentCopy, offers: list
     older = next((claim for claim in rivals if _outranks(claim, current.marks)), None)
     if older is not None:
         return Apply(older, Reason.TAKE_OVER)
-    if owner not in state.departed and _misses_rule(state):
-        return Hold(Reason.RULE_MISSING, owner)
+    if owner not in state.departed and (awaited := _await_rule(state)) is not None:
+        return Hold(awaited, owner)
     reason = Reason.OWNER_LEFT if owner in state.departed else _UNWANTED.get(state.origin.rule_state)
     if reason is None:
         if state.origin.tracking is Tracking.NO_RULE:
@@ -313,9 +313,14 @@ def _judge_unwanted(state: TargetState, owner: ClusterUID) -> Decision | Reason:
     return Hold(Reason.MAY_MATCH_AGAIN, owner) if is_lost_now else absence.reason
 
 
-def _misses_rule(state: TargetState) -> bool:
-    """Report whether a copy would go with its rule, and nothing shows that the missing rule was deleted."""
-    return state.origin.rule_state is RuleState.MISSING and state.origin.deletes_unwanted
+def _await_rule(state: TargetState) -> Reason | None:
+    """Return why a copy stays while it is not known whether its rule is here, or asks for it; else None.
+
+    Nothing may show that a missing rule was deleted. Another daemon of this cluster may have made the copy.
+    """
+    if state.origin.rule_state is RuleState.MISSING and state.origin.deletes_unwanted:
+        return Reason.RULE_MISSING
+    return Reason.MAY_MATCH_AGAIN if state.is_unchosen and state.origin.lost_match is not None else None
 
 
 def _judge_source(state: TargetState, owner: ClusterUID) -> Decision | None:

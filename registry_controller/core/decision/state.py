@@ -168,7 +168,7 @@ class Move(enum.Enum):
 
 
 class LostMatch(NamedTuple):
-    """A source that its rule does not match, for less than the stabilization window: it may match again.
+    """A source that its rule did not ask for, for less than the stabilization window: it may ask for it again.
 
     The window is over at `due_s` of the loop's time, which is the moment `due_at` (RFC 3339).
     """
@@ -189,8 +189,8 @@ class Origin(NamedTuple):
     that rule at its owner; None for another copy. `move` is whether the rule that made the copy gives its source
     another place now, or whether another rule of its name waits to; `moved_to` is that place. `saw_match` means that
     this daemon has seen the rule, as it is now, match the source, and no answer that the source exists; `is_edited`
-    that it brought the copy in step by other matches than the rule has now. `lost_match` is set while the rule's not
-    matching the source is not to be obeyed yet. `is_anew` means that the source, or the feature that the rule asks for,
+    that it brought the copy in step by other matches than the rule has now. `lost_match` is set while the rule is
+    not obeyed yet in not asking for the source. `is_anew` means that the source, or the feature that the rule asks for,
     is absent since its definition was installed again, or since its owner has another history. `is_rule_pending` means
     that the rule is here and may want the copy: it is not known whether it is for this cluster and reads from the
     owner, or it has not evaluated the source yet. This is read, too, where the claim of another rule stands.
@@ -282,6 +282,11 @@ class TargetState(NamedTuple):
     def may_lose_match(self) -> bool:
         """True if a copy goes, or another source takes its place, once its rule is known not to match its source."""
         return self.origin.lacks_match and (self.origin.deletes_unwanted or bool(self.claims))
+
+    @property
+    def is_unchosen(self) -> bool:
+        """True if the copy's rule is not for this cluster, or does not read from the owner, by their features."""
+        return self.origin.rule_state in (RuleState.UNSELECTED, RuleState.NOT_HERE)
 
     def with_proof(self, answer: OwnerAnswer) -> TargetState:
         """Return the state with an owner's answer, which replaces an earlier answer about the same source."""

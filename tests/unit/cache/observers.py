@@ -19,7 +19,8 @@ class Observer:
     def __init__(self, **methods: Callable[..., None]) -> None:
         known = {
             "on_claims_changed", "on_source_synced",
-            "on_copy_changed", "on_copy_gone", "on_local_synced", "on_local_listing", "on_local_status_changed",
+            "on_copy_changed", "on_copy_made", "on_copy_gone",
+            "on_local_synced", "on_local_listing", "on_local_status_changed",
         }  # fmt: skip
         assert methods.keys() <= known, methods
         for name in known:

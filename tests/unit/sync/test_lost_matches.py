@@ -105,3 +105,34 @@ def test_without_a_window_nothing_waits_and_nothing_is_kept() -> None:
     clocks = Clocks(window_s=0.0)
     assert clocks.observe() is None
     assert not clocks.matches.held
+
+
+UNSELECTED = LOST._replace(rule_state=RuleState.UNSELECTED)
+NOT_HERE = LOST._replace(rule_state=RuleState.NOT_HERE)
+
+
+@pytest.mark.clause("A7")
+@pytest.mark.parametrize("origin", [UNSELECTED, NOT_HERE], ids=["another owner", "another cluster"])
+def test_a_copy_that_another_client_made_counts_as_asked_for_until_the_window_is_over(origin: Origin) -> None:
+    clocks = Clocks()
+    clocks.matches.on_copy_made(ONE)
+    until = LostMatch(1030.0, "2026-01-01T00:00:30Z")
+    assert clocks.observe(origin, after_s=1.0) == until
+    assert clocks.observe(origin, after_s=28.9) == until
+    assert clocks.observe(origin, after_s=0.1) is None
+    clocks.matches.on_copy_made(ONE)
+    assert clocks.observe(origin) == LostMatch(1060.0, "2026-01-01T00:01:00Z"), "made once more"
+
+
+@pytest.mark.clause("A7")
+@pytest.mark.parametrize("origin", [UNSELECTED, NOT_HERE], ids=["another owner", "another cluster"])
+def test_a_copy_that_was_here_before_does_not_wait(origin: Origin) -> None:
+    assert Clocks().observe(origin) is None
+
+
+def test_copies_that_were_made_are_forgotten_after_the_window() -> None:
+    clocks = Clocks()
+    for number in range(100):
+        clocks.matches.on_copy_made(Target("", "ConfigMap", "default", f"m-{number}"))
+        clocks.now_s += 1.0
+    assert len(clocks.matches.made) <= 30
