@@ -14,36 +14,19 @@ import pytest
 
 from registry_controller.api.errors import InvalidObject
 from registry_controller.group import Event, EventType, Group, Key, Watch
-from registry_controller.group.dialers import Context
-from registry_controller.group.sources import ClusterSource
-from registry_controller.kube.connect import READING, Reader
-from registry_controller.kube.kubeconfig import Credentials
 from tests.sim.cluster.group import SimGroup, config_map, simulate
 from tests.sim.cluster.member import NAMESPACE
-from tests.sim.cluster.transport import Fault, Life, SimTransport
+from tests.sim.cluster.operator import make_group
+from tests.sim.cluster.transport import Fault, Life
 
 ADDED, MODIFIED, DELETED = EventType.ADDED, EventType.MODIFIED, EventType.DELETED
 SYNCED, STALE, LEFT = EventType.SYNCED, EventType.STALE, EventType.LEFT
 
 
 @asynccontextmanager
-async def operator_at(group: SimGroup, name: str) -> AsyncIterator[Group]:
-    """Run an operator in a cluster, with the credentials that the daemon has there."""
-    life = Life()
-
-    async def connect_by_context(context: Context) -> Reader:
-        transport: Any = SimTransport(group.wire(name, name), token=None, methods=READING, life=life)
-        return Reader(transport)
-
-    def connect(credentials: Credentials) -> Reader:
-        wire = group.wire_to(name, credentials.server)
-        transport: Any = SimTransport(
-            wire, token=credentials.token, methods=READING, life=life, trusts=credentials.ca_pem
-        )
-        return Reader(transport)
-
-    source = ClusterSource(Context(), network_name="default", connect=connect_by_context)
-    async with Group(source, connect=connect, connect_by_context=connect_by_context) as found:
+async def operator_at(group: SimGroup, name: str, **options: Any) -> AsyncIterator[Group]:
+    """Run an operator in a cluster, with the credentials that the daemon has there; `options` are of `make_group`."""
+    async with make_group(group, name, life=Life(), **options) as found:
         await found.wait_known()
         yield found
 

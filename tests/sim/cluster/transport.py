@@ -211,6 +211,11 @@ class SimTransport:
         self._waiters: dict[Callable[[], None], None] = {}
 
     @property
+    def _listeners(self) -> Sequence[Listener]:
+        """List what hears the answers that come back."""
+        return self._wire.listeners
+
+    @property
     def dated(self) -> tuple[str, float]:
         """The header `Date` of an answer, and when it came; empty before the first one."""
         if not self._is_answered:
@@ -243,7 +248,7 @@ class SimTransport:
                     raise aiohttp.ServerDisconnectedError
         except FAILURES as error:
             raise error_of_failure(error, what=what, server=self.server, source=PEER) from error
-        for hear in self._wire.listeners if not self._life.is_over else ():
+        for hear in self._listeners if not self._life.is_over else ():
             hear(method, path, body, answer)
         status, content, said = answer
         if status in (200, 201, 202):

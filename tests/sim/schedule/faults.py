@@ -138,6 +138,9 @@ def is_rebuilt(stage: Stage, member: Member, peer: str, duration_s: float) -> bo
     stage.observer.see_rebuilt(member, before)
     member.create({"kind": "Namespace", "metadata": {"name": "team"}})
     member.start_again()
+    if stage.program is not None and stage.program.name == member.name:  # it ran in the cluster that is gone
+        stage.program.kill()
+        stage.program.start_again()
     stage.until(duration_s, lambda: introduce_again(member, stage.group[peer]))
     return True
 

@@ -29,6 +29,7 @@ from registry_controller.report.metrics import Metrics
 from registry_controller.sync import reconciler
 from tests.sim.checks.convergence import Wrong, check_end
 from tests.sim.checks.observer import Observer
+from tests.sim.checks.program import ProgramLaws
 from tests.sim.checks.status import check_standing
 from tests.sim.cluster.apiserver import Snapshot
 from tests.sim.cluster.clock import virtual_clocks
@@ -36,6 +37,7 @@ from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SimGroup
 from tests.sim.cluster.loop import BEGIN_S, run, running_loop
 from tests.sim.cluster.member import Member
+from tests.sim.cluster.operator import Program
 from tests.sim.cluster.refusal import Refusal
 from tests.sim.cluster.transport import Fault
 from tests.sim.schedule.faults import introduce_again
@@ -49,6 +51,7 @@ QUIET_S = 65.0
 BRAKED = {"DELETION_LIMIT_PERCENT": "1"}
 CLOSED = {"SYNCED_RULES_NAMESPACES": "default,extra", "CLOSED_NAMESPACES": "team"}
 _ALLOWED = 8  # three owners' deletions, one after the other, and what they had held back
+_POLLS, _POLL_S = 30, 4.0  # a retry of the library comes within a minute
 _LOGGED = 10  # one schedule in so many is played with its log read
 
 
@@ -112,6 +115,32 @@ def play(schedule: Schedule) -> Outcome:
 
 async def _play(schedule: Schedule, group: SimGroup, observer: Observer, outcome: Outcome) -> None:
     stage = Stage(group, observer, outcome.tally)
+    if not schedule.operated:
+        await _play_on(stage, schedule, outcome)
+        return
+    laws = ProgramLaws(schedule.operated, observer.history, outcome.tally, observer.broken)
+    chance = random.Random(f"program {schedule.seed}")
+    metadata_only = chance.random() < 0.5
+    stage.program = Program(group, schedule.operated, laws, chance=chance, metadata_only=metadata_only)
+    try:
+        await _play_on(stage, schedule, outcome)
+        if not observer.broken:
+            outcome.broken += await _check_program(laws)
+    finally:
+        stage.program.stop()
+
+
+async def _check_program(laws: ProgramLaws) -> list[Wrong]:
+    """Compare what a program knows with what is stored, until it is the same, or for too long."""
+    for _ in range(_POLLS):
+        if not (wrong := list(laws.check_rest())):
+            return []
+        await asyncio.sleep(_POLL_S)
+    return wrong
+
+
+async def _play_on(stage: Stage, schedule: Schedule, outcome: Outcome) -> None:
+    group, observer = stage.group, stage.observer
     for member in group.members:
         for name in ("team", "extra", ELSEWHERE)[: 3 if member.name == "a" else 1]:
             member.create({"kind": "Namespace", "metadata": {"name": name}})
@@ -120,6 +149,8 @@ async def _play(schedule: Schedule, group: SimGroup, observer: Observer, outcome
         member.options |= BRAKED if schedule.braked else {}
     group.start()
     await asyncio.sleep(5.0)
+    if stage.program is not None:
+        stage.program.start_again()
     for step in schedule.steps:
         await asyncio.sleep(step.pause_s)
         if observer.broken:
@@ -158,6 +189,8 @@ async def _mend(stage: Stage) -> None:
             one.server.change_served(kind, served=True)
         one.server.denied.clear()
         one.start_again()
+    if stage.program is not None:
+        stage.program.start_again()
     await asyncio.sleep(20.0)
     for one in group.members:
         _come_back(stage, one)

@@ -14,6 +14,7 @@ from tests.sim.schedule import (  # noqa: F401 -- they put their deeds on the li
     habit_acts,
     member_acts,
     object_acts,
+    program_acts,
     version_acts,
 )
 from tests.sim.schedule.scenes import (
@@ -38,7 +39,7 @@ SCENES_MANY = (0, 2)
 _PAUSES_S = (0.0, 0.01, 0.3, 2.0, 7.0, 20.0)
 _PAUSES_WEIGHTS = (30, 15, 20, 20, 10, 5)
 _FURNITURE = 7
-_BRAKED, _CLOSED, _DOUBLED, _SLOW = 0.12, 0.15, 0.12, 0.3
+_BRAKED, _CLOSED, _DOUBLED, _SLOW, _OPERATED = 0.12, 0.15, 0.12, 0.3, 0.3
 _OFTEN = (
     (race_on_slow_ways, 0.08),
     (stored_otherwise, 0.4),
@@ -75,6 +76,7 @@ class Schedule:
     braked: bool = False
     closed: str = ""
     doubled: str = ""
+    operated: str = ""
 
     @property
     def names(self) -> Sequence[str]:
@@ -94,7 +96,7 @@ class Schedule:
         steps = "".join(f"    Step{tuple(step)!r},\n" for step in self.steps)
         head = (
             f"seed={self.seed}, count={self.count}, joined={self.joined}, braked={self.braked}, "
-            f"closed={self.closed!r}, doubled={self.doubled!r}"
+            f"closed={self.closed!r}, doubled={self.doubled!r}, operated={self.operated!r}"
         )
         return f"Schedule({head}, steps=(\n{steps}))"
 
@@ -120,9 +122,10 @@ def draw(seed: int) -> Schedule:
     if joined:
         _add_what_is_rare(random.Random(f"rare {seed}"), names, steps)
     _slow_down(random.Random(f"slow {seed}"), names, steps)
+    operated = _operate(random.Random(f"operated {seed}"), names, steps)
     furniture = [_step(chance, names, DEEDS[name], pause_s=0.0) for name in _furnish(chance)]
     first = [] if joined else _meet(chance, names)
-    return Schedule(seed, count, joined, (*first, *furniture, *steps), braked, closed, doubled)
+    return Schedule(seed, count, joined, (*first, *furniture, *steps), braked, closed, doubled, operated)
 
 
 def _double(chance: random.Random, names: str, steps: list[Step]) -> str:
@@ -132,6 +135,15 @@ def _double(chance: random.Random, names: str, steps: list[Step]) -> str:
     found = chance.choice(names)
     _scatter(chance, names, steps, "runs two", who=found)
     _scatter(chance, names, steps, "has one that stands still", who=found)
+    return found
+
+
+def _operate(chance: random.Random, names: str, steps: list[Step]) -> str:
+    """Let one member run a program on the library, which is restarted three times; return its name, empty in most."""
+    if chance.random() >= _OPERATED:
+        return ""
+    found = chance.choice(names)
+    _scatter(chance, names, steps, "restarts its program", who=found)
     return found
 
 

@@ -14,6 +14,7 @@ from tests.sim.checks.observer import Observer
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SimGroup
 from tests.sim.cluster.member import NAMESPACE, Member
+from tests.sim.cluster.operator import Program
 from tests.sim.schedule.tally import Tally
 from tests.sim.schedule.vocabulary import WRITTEN
 
@@ -48,13 +49,17 @@ class _Repair:
 
 
 class Stage:
-    """A group in the middle of a schedule. `has_unseen_copies` is true once a copy was put where no rule writes."""
+    """A group in the middle of a schedule. `has_unseen_copies` is true once a copy was put where no rule writes.
+
+    `program` is one on the library, in some schedules.
+    """
 
     def __init__(self, group: SimGroup, observer: Observer, tally: Tally) -> None:
         self.group = group
         self.observer = observer
         self.tally = tally
         self.is_mended = False
+        self.program: Program | None = None
         self.has_unseen_copies = False
         self._mending: list[_Repair] = []
 

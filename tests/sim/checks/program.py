@@ -1,0 +1,180 @@
+"""What a program on the library sees, compared with what its members store. The clauses G1 to G5 of the tally."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from registry_controller.api import meta
+from registry_controller.api.meta import ObjectKey
+from registry_controller.group import Event, EventType, Key, Object
+from registry_controller.group.group import LEAVES_AFTER_S
+from tests.sim.checks.convergence import Wrong
+from tests.sim.checks.history import History
+from tests.sim.cluster.fields import Manifest
+from tests.sim.cluster.operator import RECONCILED, SELECTOR, WATCHED
+from tests.sim.schedule.tally import PROGRAM_STARTS, Tally
+
+_UNAWARE_S: Final = 95.0
+"""So long a program may not know that a silent watch tells it nothing more."""
+_LABEL, _, _VALUE = SELECTOR.partition("=")
+
+
+class Known(NamedTuple):
+    """What a program knows of an object; `data` is None where it knows its metadata alone."""
+
+    uid: str
+    revision: str
+    data: Any = None
+
+
+class _Place(NamedTuple):
+    member: str
+    key: ObjectKey
+
+
+class ProgramLaws:
+    """The laws of one program, in the cluster `home`, from its last start on.
+
+    G1: each key converges, and that of a deleted object, too. G2: no event is lost. G3: only what was deleted is gone,
+    or what left with its member. G4: a member leaves only after its Cluster was missing for the dwell, or named another
+    cluster. G5: a key never runs twice at once.
+    """
+
+    def __init__(self, home: str, history: History, tally: Tally, broken: list[Wrong]) -> None:
+        self._home = home
+        self._history = history
+        self._tally = tally
+        self._broken = broken
+        self._views: dict[str, dict[_Place, Known]] = {}
+        self._seen: dict[Key, Known | None] = {}
+        self._unproven: dict[str, str] = {}
+
+    def see_start(self) -> None:
+        """Forget what the last one knew."""
+        self._tally.effect(PROGRAM_STARTS)
+        self._views = {"": {}, SELECTOR: {}}
+        self._seen.clear()
+        self._unproven.clear()
+
+    def see_event(self, selector: str, event: Event) -> None:
+        """Look at an event, and keep the state that it brings."""
+        if event.object is not None:
+            place, view = _Place(event.member, event.object.key), self._views[selector]
+            if event.type is EventType.DELETED:
+                view.pop(place, None)
+            else:
+                view[place] = _known(event.object)
+        if not selector:
+            self._check_event(event)
+
+    def see_reconciled(self, key: Key, found: Object | None) -> None:
+        """Keep what a key was reconciled with."""
+        self._tally.clause("G5")
+        self._seen[key] = _known(found) if found is not None else None
+
+    def see_twice(self, key: Key) -> None:
+        """Note a key that runs twice."""
+        self._break("G5", str(key), "is reconciled twice at once")
+
+    def check_rest(self) -> Iterator[Wrong]:
+        """Compare all that the program knows with what is stored, once nothing has changed for long."""
+        stored = {_Place(name, key): found for name, key, found in self._stored(WATCHED)}
+        for selector, view in self._views.items():
+            chosen = {place: found for place, found in stored.items() if not selector or _is_selected(found)}
+            for place in dict.fromkeys((*chosen, *view)):
+                self._tally.clause("G2")
+                yield from _compare("G2", f"{WATCHED} {place}", view.get(place), chosen.get(place))
+        keys = {Key(name, *key): found for name, key, found in self._stored(RECONCILED)}
+        for key in dict.fromkeys((*keys, *self._seen)):
+            self._tally.clause("G1")
+            yield from _compare("G1", f"{RECONCILED} {key}", self._seen.get(key), keys.get(key))
+        for member, words in self._unproven.items():
+            yield Wrong("G3", member, words)
+
+    def _stored(self, kind: str) -> Iterator[tuple[str, ObjectKey, Manifest]]:
+        world = self._history.world()
+        return ((name, key, found) for name in world.names for key, found in world.all(name, kind).items())
+
+    def _check_event(self, event: Event) -> None:
+        member = event.member
+        if event.type is EventType.DELETED and event.object is not None:
+            self._tally.clause("G3")
+            if not self._was_gone(member, event.object):
+                self._unproven[member] = f"{WATCHED} {event.object.key} is DELETED, and was never gone"
+        elif event.type is EventType.LEFT:
+            self._tally.clause("G4")
+            self._unproven.pop(member, None)
+            if not self._may_have_left(member):
+                self._break("G4", member, "has LEFT, and its Cluster was there")
+        elif words := self._unproven.pop(member, ""):
+            self._break("G3", member, words)
+
+    def _was_gone(self, member: str, obj: Object) -> bool:
+        """Say whether an object was missing at some time after it was there."""
+        uids = [
+            state.manifest["metadata"]["uid"] if state.manifest is not None else ""
+            for state in self._history.states(member, WATCHED, obj.key)
+        ]
+        return obj.uid not in uids or any(uid != obj.uid for uid in uids[uids.index(obj.uid) :])
+
+    def _may_have_left(self, member: str) -> bool:
+        """Say whether a member was no member at home for as long as it takes, as far as a program could know."""
+        now_s = asyncio.get_running_loop().time()
+        until_s = now_s - LEAVES_AFTER_S
+        found = list(self._history.states_since(self._home, "Cluster", ObjectKey("", member), at=now_s - _UNAWARE_S))
+        ids = {state["spec"].get("clusterID") for state in found if state is not None}
+        before = self._states_until(member, until_s)
+        return len(ids) > 1 or not all(self._is_member(member, at_s) for at_s in before)
+
+    def _states_until(self, member: str, until_s: float) -> Iterator[float]:
+        """List the moments at which something changed about the Clusters at home, up to a moment."""
+        begin_s = until_s - _UNAWARE_S
+        yield begin_s
+        yield until_s
+        for key in self._history.keys(self._home, "Cluster"):
+            for state in self._history.states(self._home, "Cluster", key):
+                if begin_s <= state.at <= until_s:
+                    yield state.at
+
+    def _is_member(self, name: str, at_s: float) -> bool:
+        """Say whether a Cluster described a member at a moment: not one that is disabled, or another name of one."""
+        there = {
+            key.name: found
+            for key in self._history.keys(self._home, "Cluster")
+            if (found := self._at(key, at_s)) is not None
+        }
+        own = there.get(name)
+        if own is None or meta.CLUSTER_DISABLED in (own["metadata"].get("annotations") or {}):
+            return False
+        cluster_id = own["spec"].get("clusterID")
+        return not any(found["spec"].get("clusterID") == cluster_id for other, found in there.items() if other != name)
+
+    def _at(self, key: ObjectKey, at_s: float) -> Manifest | None:
+        states = [state for state in self._history.states(self._home, "Cluster", key) if state.at <= at_s]
+        return states[-1].manifest if states else None
+
+    def _break(self, clause: str, where: str, words: str) -> None:
+        self._broken.append(Wrong(clause, where, words))
+
+
+def _known(obj: Object) -> Known:
+    return Known(obj.uid, str(obj.revision), _data(obj.manifest) if obj.has_body else None)
+
+
+def _data(manifest: Manifest) -> Any:
+    return manifest.get("data") or manifest.get("spec") or {}
+
+
+def _is_selected(found: Manifest) -> bool:
+    return (found["metadata"].get("labels") or {}).get(_LABEL) == _VALUE
+
+
+def _compare(clause: str, where: str, known: Known | None, stored: Manifest | None) -> Iterator[Wrong]:
+    info = (stored or {}).get("metadata") or {}
+    wanted = Known(info["uid"], info["resourceVersion"], _data(stored)) if stored is not None else None
+    if wanted is not None and known is not None and known.data is None:
+        wanted = wanted._replace(data=None)
+    if known != wanted:
+        yield Wrong(clause, where, f"a program knows {known}, and stored is {wanted}")

@@ -1,0 +1,170 @@
+"""A program on `registry_controller.group` in a simulated cluster: what it is made of, and one that only looks on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from registry_controller.group import Event, Group, Key, Object, Watch
+from registry_controller.group.dialers import Context
+from registry_controller.group.sources import ClusterSource, MemberSource
+from registry_controller.kube.connect import READING, Reader
+from registry_controller.kube.kubeconfig import Credentials
+from tests.sim.cluster.transport import Life, Listener, SimTransport, Wire
+
+WATCHED: Final = "ConfigMap"
+"""The kind whose events the program follows, all of them and those with the label."""
+SELECTOR: Final = "sync=yes"
+RECONCILED: Final = "Widget"
+"""The kind whose objects are the keys of the program's controller."""
+_RESOURCES: Final = {WATCHED: "configmaps", RECONCILED: "widgets.sim.example"}
+_FAILS, _ANEW, _ONCE_MORE_S = 0.2, 0.1, 5.0
+_WORKS_S: Final = (0.0, 0.0, 0.01, 1.0)
+_READS_S: Final = (0.0, 0.0, 0.0, 0.0, 0.3, 4.0)
+
+
+class Wires(Protocol):
+    """What a program needs of its group: where its tasks live, and the ways of its cluster to the servers."""
+
+    @property
+    def scope(self) -> asyncio.TaskGroup: ...
+
+    def wire(self, who: str, server: str) -> Wire: ...
+
+    def wire_to(self, who: str, url: str) -> Wire: ...
+
+
+class ProgramTransport(SimTransport):
+    """A connection of a program: what it hears, the daemon of its cluster has not heard."""
+
+    @property
+    def _listeners(self) -> Sequence[Listener]:
+        return ()
+
+
+def make_group(
+    wires: Wires,
+    name: str,
+    *,
+    life: Life,
+    source: Callable[[Callable[[Context], Any]], MemberSource] | None = None,
+    reader: Callable[[Any], Reader] = Reader,
+) -> Group:
+    """Make a group for a program in a cluster, which has the credentials that the daemon has there.
+
+    A context has the name of its cluster; without one it is the cluster of the program.
+    """
+
+    async def connect_by_context(context: Context) -> Reader:
+        wire = wires.wire(name, context.name or name)
+        return reader(ProgramTransport(wire, token=None, methods=READING, life=life))
+
+    def connect(credentials: Credentials) -> Reader:
+        wire = wires.wire_to(name, credentials.server)
+        found = ProgramTransport(wire, token=credentials.token, methods=READING, life=life, trusts=credentials.ca_pem)
+        return reader(found)
+
+    if source is None:
+        found: MemberSource = ClusterSource(Context(), network_name="default", connect=connect_by_context)
+    else:
+        found = source(connect_by_context)
+    return Group(found, connect=connect, connect_by_context=connect_by_context)
+
+
+class ProgramObserver(Protocol):
+    """Hears what becomes of a program."""
+
+    def see_start(self) -> None:
+        """A program starts, which knows nothing."""
+
+    def see_event(self, selector: str, event: Event) -> None:
+        """It has taken an event of a watch."""
+
+    def see_reconciled(self, key: Key, found: Object | None) -> None:
+        """It has reconciled a key, and its cache had this object at the beginning."""
+
+    def see_twice(self, key: Key) -> None:
+        """It reconciles a key that it is reconciling."""
+
+
+class Program:
+    """A program in a cluster: it follows ConfigMaps, at its own pace, and reconciles Widgets, which fails at times.
+
+    With `metadata_only` it knows no more of Widgets than their metadata.
+    """
+
+    def __init__(
+        self, wires: Wires, name: str, observer: ProgramObserver, *, chance: random.Random, metadata_only: bool
+    ) -> None:
+        self.name = name
+        self.group: Group | None = None
+        self._wires = wires
+        self._observer = observer
+        self._chance = chance
+        self._metadata_only = metadata_only
+        self._life = Life()
+        self._task: asyncio.Task[None] | None = None
+        self._running = Counter[Key]()
+        self._has_failed: set[Key] = set()
+
+    @property
+    def runs(self) -> bool:
+        """Return whether it was started, and has not ended since."""
+        return self._task is not None
+
+    def start_again(self) -> None:
+        """Start it, unless it runs."""
+        if self._task is None:
+            self._task = self._wires.scope.create_task(self._run(), name=f"program {self.name}")
+
+    def stop(self) -> None:
+        """Stop it, as SIGTERM does."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = self.group = None
+
+    def kill(self) -> None:
+        """End it at once, as SIGKILL does."""
+        self._life.is_over = True
+        self.stop()
+
+    async def _run(self) -> None:
+        self._life = Life()
+        self._running.clear()
+        self._observer.see_start()
+        async with make_group(self._wires, self.name, life=self._life) as group:
+            self.group = group
+            kind = _RESOURCES[RECONCILED]
+            controller = group.controller(lambda key: self._reconcile(group, key), workers=3)
+            controller.watches(kind, metadata_only=self._metadata_only)
+            async with asyncio.TaskGroup() as scope:
+                for selector in ("", SELECTOR):
+                    watch = group.watch(_RESOURCES[WATCHED], label_selector=selector)
+                    scope.create_task(self._follow(selector, watch), name=f"program {self.name} watch")
+                await controller.run()
+
+    async def _follow(self, selector: str, watch: Watch) -> None:
+        async for event in watch:
+            self._observer.see_event(selector, event)
+            await asyncio.sleep(self._chance.choice(_READS_S))
+
+    async def _reconcile(self, group: Group, key: Key) -> float | None:
+        if self._running[key]:
+            self._observer.see_twice(key)
+        self._running[key] += 1
+        try:
+            member = group.get(key.member)
+            kind = _RESOURCES[RECONCILED]
+            found = member.get(kind, key.name, namespace=key.namespace) if member is not None else None
+            await asyncio.sleep(self._chance.choice(_WORKS_S))
+            if key not in self._has_failed and self._chance.random() < _FAILS:
+                self._has_failed.add(key)
+                raise ValueError("it fails at times")
+            self._has_failed.discard(key)
+            self._observer.see_reconciled(key, found)
+        finally:
+            self._running[key] -= 1
+        return _ONCE_MORE_S if self._chance.random() < _ANEW else None
