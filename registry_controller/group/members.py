@@ -93,7 +93,7 @@ class MemberConnection(PeerConnection[Dialer | ContextDialer]):
             reflector = self._reflectors[stream.request] = Reflector(
                 reader=reader,
                 discovery=discovery,
-                scope=WatchScope(stream.kind, stream.selection),
+                scope=WatchScope(stream.kind, stream.selection, metadata_only=stream.request.metadata_only),
                 handler=stream,
                 observer=self,
                 turns=self._evaluations,

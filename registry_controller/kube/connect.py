@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+import copy
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, Self
 from urllib.parse import urlencode
 
 from kubernetes.aio.client.configuration import Configuration
@@ -22,7 +23,7 @@ from registry_controller.api.selection import Selection
 from registry_controller.kube.failures import PEER
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.tls import load_certificate, openssl_words
-from registry_controller.kube.transport import ANSWER_BYTES, Transport
+from registry_controller.kube.transport import ANSWER_BYTES, JSON, Transport
 
 READING: Final = frozenset({"GET"})
 
@@ -31,6 +32,9 @@ DISCOVERY_BYTES: Final = 1024 * 1024
 
 PAGES: Final = 4
 """Pages of one server that are read or processed at the same time."""
+
+_METADATA: Final = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1,application/json"
+"""The media type for metadata alone; a server that does not know it sends whole objects."""
 
 _WHOLE_BYTES: Final = 64 * 1024 * 1024  # a list without pages, which only the local API server is asked for
 _PAGE_S: Final = 60.0
@@ -59,6 +63,7 @@ class Reader:
         self.lines = LineBudget()
         self.turns = asyncio.Semaphore(PAGES)
         self._transport = transport
+        self._accepts_list = self._accepts_watch = JSON
 
     @property
     def server(self) -> str:
@@ -69,6 +74,16 @@ class Reader:
     def answers(self) -> int:
         """Return the number of answers that prove that the server is alive."""
         return self._transport.answers
+
+    def of_metadata(self) -> Self:
+        """Return the same connection, whose lists and watches ask for the metadata of objects alone."""
+        found = copy.copy(self)
+        found._accepts_list, found._accepts_watch = _METADATA.format("List"), _METADATA.format("")
+        return found
+
+    def on_new_ca(self, notify: Callable[[], None]) -> None:
+        """Call `notify` after each change of the certificate authority that verifies the server."""
+        self._transport.on_new_ca = notify
 
     def time_there(self) -> datetime | None:
         """Return the time of the server, from the header `Date` of its last answer; None where it is unknown."""
@@ -103,9 +118,11 @@ class Reader:
     ) -> bytes:
         """Read one page of a list; NotServed for a missing kind, TooMuch for a page that is too large."""
         what = f"list {gvr} ({selection})"
-        path = _collection_path(gvr, selection, query=query)
+        path, accept = _collection_path(gvr, selection, query=query), self._accepts_list
         try:
-            return await self._transport.send("GET", path, what=what, timeout_s=timeout_s, limit_bytes=limit_bytes)
+            return await self._transport.send(
+                "GET", path, what=what, timeout_s=timeout_s, limit_bytes=limit_bytes, accept=accept
+            )
         except NotFound as error:
             raise NotServed(f"{what}: is not served") from error
 
@@ -115,9 +132,10 @@ class Reader:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a watch and yield its chunks; NotServed for a missing kind."""
         what = f"watch {gvr} ({selection})"
-        path = _collection_path(gvr, selection, query=query)
+        path, accept = _collection_path(gvr, selection, query=query), self._accepts_watch
+        stream = self._transport.stream(path, what=what, open_s=_OPEN_S, silence_s=silence_s, accept=accept)
         try:
-            async with self._transport.stream(path, what=what, open_s=_OPEN_S, silence_s=silence_s) as chunks:
+            async with stream as chunks:
                 yield chunks
         except NotFound as error:
             raise NotServed(f"{what}: is not served") from error

@@ -31,11 +31,12 @@ DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _ListRequest(NamedTuple):
-    """The kind, resource and selection of a list."""
+    """The kind, resource and selection of a list, of whole objects or of their metadata."""
 
     gvk: GVK
     gvr: GVR
     selection: Selection
+    metadata_only: bool = False
 
 
 class _ListMeta(msgspec.Struct):
@@ -68,7 +69,9 @@ class Page:
     def _decode(self, items: Iterable[msgspec.Raw], kind: _ListRequest) -> Iterator[PartialObject]:
         for item in items:
             try:
-                found = decode_selected(item, kind=kind.gvk, gvr=kind.gvr, selection=kind.selection)
+                found = decode_selected(
+                    item, kind=kind.gvk, gvr=kind.gvr, selection=kind.selection, metadata_only=kind.metadata_only
+                )
             except ProtocolError:
                 self.refused += 1
             else:
@@ -92,15 +95,17 @@ _ITEMS: Final = msgspec.json.Decoder(_Items)
 
 
 async def list_objects(
-    reader: Reader, gvr: GVR, selection: Selection, *, kind: GVK, page_size: int = 500
+    reader: Reader, gvr: GVR, selection: Selection, *, kind: GVK, page_size: int = 500, metadata_only: bool = False
 ) -> AsyncGenerator[Page, None]:
     """List by quorum reads, page by page; start again, with larger pages, when a continue token has expired.
 
-    A page that is too large is requested again in smaller pages. TooMuch for endless pages, or almost empty ones.
+    With `metadata_only`, the server sends metadata alone where it can. A page that is too large is requested again in
+    smaller pages. TooMuch for endless pages, or almost empty ones.
     While the caller processes a page, it counts as one of the server's concurrent pages.
     """
     next_token, restarts, is_first, pages, listed = "", 0, True, 0, 0
-    what = _ListRequest(kind, gvr, selection)
+    what = _ListRequest(kind, gvr, selection, metadata_only)
+    reader = reader.of_metadata() if metadata_only else reader
     while True:
         async with reader.turns:
             try:
@@ -135,7 +140,13 @@ async def _read_page(reader: Reader, what: _ListRequest, *, next_token: str, pag
 
 
 async def read_present(
-    reader: Reader, gvr: GVR, selection: Selection, *, kind: GVK, key: ObjectKey | None = None
+    reader: Reader,
+    gvr: GVR,
+    selection: Selection,
+    *,
+    kind: GVK,
+    key: ObjectKey | None = None,
+    metadata_only: bool = False,
 ) -> tuple[int, PartialObject | None]:
     """Return the present revision of a server, and the object of a key if it is in the selection, by a quorum read.
 
@@ -147,8 +158,9 @@ async def read_present(
         is_named = selection.fields.startswith(_NAME)
         fields = selection.fields if is_named else ",".join(filter(None, (_NAME + key.name, selection.fields)))
         place = Selection(namespace=key.namespace, labels=selection.labels, fields=fields)
+    reader = reader.of_metadata() if metadata_only else reader
     async with reader.turns:
-        what = _ListRequest(kind, gvr, place)
+        what = _ListRequest(kind, gvr, place, metadata_only)
         page = await _read_page(reader, what, next_token="", page_size=1, is_first=True)
         return revision(page.resource_version), next(page.items, None)
 

@@ -24,6 +24,8 @@ _TYPE_BYTES: Final = 1024  # Kubernetes' own types have 40
 _BRACKETS: Final = 250  # an object with fewer brackets has fewer levels
 _SHOWN: Final = 300
 
+_PARTIAL: Final = GVK("meta.k8s.io", "v1", "PartialObjectMetadata")
+
 MANIFEST_BYTES: Final = 4 * 1024 * 1024
 """The largest object that is decoded. API servers accept requests of 3 MiB, so that no copy can be larger."""
 _SMALL_BYTES: Final = 64 * 1024  # metadata below this size needs little memory, with any content
@@ -87,10 +89,11 @@ _OUTSIDE: Final = msgspec.json.Decoder(_Outside)
 _OBJECT: Final = msgspec.json.Decoder(_Object)
 
 
-def decode_object(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> PartialObject:
+def decode_object(raw: bytes | msgspec.Raw, *, kind: GVK | None = None, metadata_only: bool = False) -> PartialObject:
     """Decode an object; ProtocolError for an invalid one, or one of another kind than `kind`.
 
-    Items of a list of a built-in kind lack apiVersion and kind, and get the values of `kind`.
+    Items of a list of a built-in kind lack apiVersion and kind, and get the values of `kind`. With `metadata_only`,
+    PartialObjectMetadata stands for any kind.
     """
     try:
         if memoryview(raw).nbytes > _SMALL_BYTES and _is_too_much(bytes(_OUTSIDE.decode(raw).metadata)):
@@ -116,7 +119,7 @@ def decode_object(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Parti
         if found.kind is None and found.api_version is None:
             head = json.dumps({"apiVersion": kind.api_version, "kind": kind.kind}).encode()
             body = head[:-1] + b"," + body[1:]
-        elif found.kind != kind.kind or found.api_version != kind.api_version:
+        elif not _is_of_kind(found, kind) and not (metadata_only and _is_of_kind(found, _PARTIAL)):
             raise ProtocolError(f"{key}: is not of the kind {kind}")
     return PartialObject(
         key=key,
@@ -132,9 +135,15 @@ def decode_object(raw: bytes | msgspec.Raw, *, kind: GVK | None = None) -> Parti
     )
 
 
-def decode_selected(raw: msgspec.Raw, *, kind: GVK, gvr: GVR, selection: Selection) -> PartialObject:
+def _is_of_kind(found: _Object, kind: GVK) -> bool:
+    return found.kind == kind.kind and found.api_version == kind.api_version
+
+
+def decode_selected(
+    raw: msgspec.Raw, *, kind: GVK, gvr: GVR, selection: Selection, metadata_only: bool = False
+) -> PartialObject:
     """Decode an object of a list or watch; ProtocolError also in a namespace that the request excludes."""
-    obj = decode_object(raw, kind=kind)
+    obj = decode_object(raw, kind=kind, metadata_only=metadata_only)
     namespace = obj.key.namespace
     if bool(namespace) != gvr.namespaced or (selection.namespace and namespace != selection.namespace):
         raise ProtocolError(f"{obj.key}: is in a namespace that was not requested")

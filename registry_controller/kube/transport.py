@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ssl
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, ClassVar, Final, Protocol
 
 import aiohttp
@@ -36,6 +37,9 @@ from registry_controller.kube.translate import STATUS_BYTES
 
 DRY_RUN: Final = "dryRun=All"
 """The parameter that makes a server return the object of a write without storing it."""
+
+JSON: Final = "application/json"
+"""The media type of bodies and answers."""
 
 ANSWER_BYTES: Final = 8 * 1024 * 1024
 """The largest object, and the largest page of a list. etcd accepts 1.5 MiB, and escapes make texts up to four times as
@@ -111,7 +115,7 @@ class Transport(RESTClientObject):
         self._extra: dict[str, Any] = {"proxy": self.proxy, "proxy_headers": self.proxy_headers} if self.proxy else {}
         if configuration.tls_server_name:
             self._extra["server_hostname"] = configuration.tls_server_name
-        self._headers = {"User-Agent": _USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"}
+        self._headers = {"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"}
         self._no_total = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
 
     async def send(
@@ -123,7 +127,8 @@ class Transport(RESTClientObject):
         timeout_s: float,
         limit_bytes: int = ANSWER_BYTES,
         body: bytes | None = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
+        accept: str = JSON,
         gvr: GVR | None = None,
         key: ObjectKey | None = None,
         warnings: list[str] | None = None,
@@ -134,7 +139,7 @@ class Transport(RESTClientObject):
         """
         try:
             async with self._deadline(timeout_s):
-                response = await self._open(method, path, body=body, content_type=content_type)
+                response = await self._open(method, path, body=body, content_type=content_type, accept=accept)
                 try:
                     if response.status in _ANSWERED:
                         self._check_page(response, what=what)
@@ -152,12 +157,12 @@ class Transport(RESTClientObject):
 
     @contextlib.asynccontextmanager
     async def stream(
-        self, path: str, *, what: str, open_s: float, silence_s: float
+        self, path: str, *, what: str, open_s: float, silence_s: float, accept: str = JSON
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a GET and yield the chunks of its answer; `silence_s` seconds without a chunk end it."""
         try:
             async with self._deadline(open_s):
-                response = await self._open("GET", path, silence_s=silence_s)
+                response = await self._open("GET", path, silence_s=silence_s, accept=accept)
         except FAILURES as error:
             raise self._failure(error, what=what) from error
         self._streams.add(response)
@@ -227,20 +232,24 @@ class Transport(RESTClientObject):
         method: str,
         path: str,
         *,
+        accept: str,
         body: bytes | None = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
         silence_s: float | None = None,
     ) -> aiohttp.ClientResponse:
-        context = self.ssl_context
+        context, headers = self.ssl_context, self._headers | {"Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        request = functools.partial(self._request, method, path, body=body, headers=headers, silence_s=silence_s)
         try:
-            response = await self._request(method, path, body=body, content_type=content_type, silence_s=silence_s)
+            response = await request()
         except aiohttp.ClientConnectorCertificateError:
             if not await self._has_other_ca(context):
                 raise
-            response = await self._request(method, path, body=body, content_type=content_type, silence_s=silence_s)
+            response = await request()
         if response.status == 401 and await self._identity.renew():
             response.release()
-            response = await self._request(method, path, body=body, content_type=content_type, silence_s=silence_s)
+            response = await request()
         if response.status != 401 and response.status < 500:  # a proxy before a dead server may send 5xx
             self.answers += 1
             self.dated = (response.headers.get("Date", ""), asyncio.get_running_loop().time())
@@ -261,17 +270,15 @@ class Transport(RESTClientObject):
         return True
 
     async def _request(
-        self, method: str, path: str, *, body: bytes | None, content_type: str, silence_s: float | None
+        self, method: str, path: str, *, body: bytes | None, headers: Mapping[str, str], silence_s: float | None
     ) -> aiohttp.ClientResponse:
         if not is_allowed(method, path, self._methods):
             raise AssertionError(f"{method} is not allowed on the connection to {self.server}")
         if self._closed:
             raise Unreachable(f"{self.server}: the connection was closed here")
-        headers = self._headers.copy()
+        headers = dict(headers)
         if authorization := self._identity.authorization():
             headers["Authorization"] = authorization
-        if body is not None:
-            headers["Content-Type"] = content_type
         timeout = self._no_total
         if silence_s is not None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=silence_s)

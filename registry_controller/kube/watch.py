@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import functools
 from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
@@ -97,12 +98,16 @@ async def watch_events(
     timeout_s: int,
     on_open: Callable[[], None],
     silence_s: float = _SILENCE_S,
+    metadata_only: bool = False,
 ) -> AsyncGenerator[WatchEvent, None]:
     """Watch until the server ends the stream; raise its ERROR event (Gone for an expired resourceVersion).
 
     `on_open` is called when the server has accepted the watch; `reader.lines` keeps the time of later bytes. With
-    `initial` the existing objects come first (WatchList), and then a bookmark with `is_initial_end`.
+    `initial` the existing objects come first (WatchList), and then a bookmark with `is_initial_end`. With
+    `metadata_only`, the server sends metadata alone where it can.
     """
+    reader = reader.of_metadata() if metadata_only else reader
+    decode = functools.partial(decode_selected, kind=kind, gvr=gvr, selection=selection, metadata_only=metadata_only)
     query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_s)}
     query["resourceVersion"] = resource_version
     if initial:
@@ -119,7 +124,7 @@ async def watch_events(
                     unfinished.grow(lines[0])
                     lines[0] = unfinished.end()
                 for line in lines:
-                    yield _decode_event(line, gvr=gvr, kind=kind, selection=selection, what=what)
+                    yield _decode_event(line, decode=decode, what=what)
                 if last:
                     unfinished.grow(last)
         finally:
@@ -151,7 +156,7 @@ class UnfinishedLine:
         return line
 
 
-def _decode_event(line: bytes, *, gvr: GVR, kind: GVK, selection: Selection, what: str) -> WatchEvent:
+def _decode_event(line: bytes, *, decode: Callable[[msgspec.Raw], PartialObject], what: str) -> WatchEvent:
     try:
         found = _LINE.decode(line)
         event_type = _TYPES.get(found.type)
@@ -170,7 +175,7 @@ def _decode_event(line: bytes, *, gvr: GVR, kind: GVK, selection: Selection, wha
             raise ProtocolError(f"{what}: an event of an unknown type")
         raise _error_in_stream(status, what=what)
     try:
-        obj = decode_selected(found.object, kind=kind, gvr=gvr, selection=selection)
+        obj = decode(found.object)
     except ProtocolError as error:
         return WatchEvent(event_type, None, refused=f"{what}: {error}")
     return WatchEvent(event_type, obj, str(obj.revision) if obj.revision else "")

@@ -6,7 +6,7 @@ a peer's connection is a Reader.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -109,10 +109,6 @@ class Writer(Reader):
     def ca_pem(self) -> str:
         """Return the certificate authorities that verify the server; empty for the system's."""
         return self._transport.ca_pem
-
-    def on_new_ca(self, notify: Callable[[], None]) -> None:
-        """Call `notify` after each change of the certificate authority that verifies the server."""
-        self._transport.on_new_ca = notify
 
     async def create(
         self, gvr: GVR, namespace: str, body: bytes, *, dry_run: bool = False, unknown: list[str] | None = None

@@ -49,12 +49,14 @@ _SHORT_S: Final = 5.0  # a stream that ends sooner counts as a failure for the b
 class WatchScope:
     """The objects that a reflector follows, and how.
 
-    `uses_watch_list` allows to stream the initial list (WatchList). Without `resumes`, every broken stream is followed
+    With `metadata_only` the server is asked for the metadata of the objects alone. `uses_watch_list` allows to stream
+    the initial list (WatchList). Without `resumes`, every broken stream is followed
     by a list, so that nothing reported as complete is from before the break.
     """
 
     kind: GVK
     selection: Selection
+    metadata_only: bool = False
     uses_watch_list: bool = True
     resumes: bool = True
 
@@ -182,7 +184,9 @@ class Reflector:
         delivery, scope = self._delivery, self._scope
         last, reached = delivery.changed_last, delivery.reached
         key = last.key if last is not None else None
-        present, found = await read_present(self._reader, gvr, scope.selection, kind=scope.kind, key=key)
+        present, found = await read_present(
+            self._reader, gvr, scope.selection, kind=scope.kind, key=key, metadata_only=scope.metadata_only
+        )
         is_behind = present < reached
         if not is_behind and (last is None or last.agrees(found)):
             return True
@@ -251,7 +255,7 @@ class Reflector:
     async def _list(self, gvr: GVR) -> None:
         """Deliver a list in pages."""
         kind, selection, reached = self._scope.kind, self._scope.selection, self._delivery.request_list()
-        pages = list_objects(self._reader, gvr, selection, kind=kind)
+        pages = list_objects(self._reader, gvr, selection, kind=kind, metadata_only=self._scope.metadata_only)
         async with contextlib.aclosing(pages):
             async for page in pages:
                 self._observer.on_answer()
@@ -285,6 +289,7 @@ class Reflector:
             timeout_s=timeout_s,
             on_open=self._on_open,
             silence_s=_SILENCE_S,
+            metadata_only=self._scope.metadata_only,
         )
 
     async def _next(self, events: AsyncGenerator[WatchEvent, None], *, ends_at_s: float) -> WatchEvent | None:

@@ -7,13 +7,14 @@ import collections
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import kopf
 import pytest
 
 from registry_controller.api.errors import InvalidObject
 from registry_controller.group import Event, EventType, Group, Key, Watch
+from registry_controller.kube.connect import Reader
 from tests.sim.cluster.group import SimGroup, config_map, simulate
 from tests.sim.cluster.member import NAMESPACE
 from tests.sim.cluster.operator import make_group
@@ -306,5 +307,65 @@ def test_a_filter_of_labels_that_no_server_can_apply_is_refused() -> None:
         async with operator_at(group, "a") as operator:
             with pytest.raises(InvalidObject, match=r"labels\.tier"):
                 operator.kopf.on_event("configmaps", labels={"tier": lambda value, **_: True})
+
+    simulate(scenario, n=2)
+
+
+class RecordingReader(Reader):
+    """A connection that keeps what lists and watches bring."""
+
+    received: ClassVar[list[bytes]] = []
+
+    async def list_page(self, *args: Any, **options: Any) -> bytes:
+        self.received.append(await super().list_page(*args, **options))
+        return self.received[-1]
+
+    @asynccontextmanager
+    async def stream(self, *args: Any, **options: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with super().stream(*args, **options) as chunks:
+            yield self._record(chunks)
+
+    async def _record(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for chunk in chunks:
+            self.received.append(chunk)
+            yield chunk
+
+
+@pytest.mark.parametrize("metadata_only", [False, True])
+@pytest.mark.parametrize(("kind", "resource"), [("ConfigMap", "configmaps"), ("Widget", "widgets")])
+def test_the_bodies_of_a_watch_of_metadata_stay_at_the_member(kind: str, resource: str, metadata_only: bool) -> None:
+    """Neither the first list, nor events, nor the question after a lost connection, nor a list brings them."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        RecordingReader.received.clear()
+        body = "data" if kind == "ConfigMap" else "spec"
+
+        def write(name: str, value: str) -> None:
+            info = {"name": name, "namespace": "default", "labels": {"value": value}}
+            group["b"].apply({"kind": kind, "metadata": info, body: {"secret": f"canary-{value}"}})
+
+        write("x", "1")
+        async with operator_at(group, "a", reader=RecordingReader) as operator:
+            watch = operator.watch(resource, namespace="default", metadata_only=metadata_only)
+            assert brief(await take(watch), of="b") == [("b", ADDED, "x"), ("b", SYNCED, "")]
+            write("x", "2")
+            assert brief(await take(watch)) == [("b", MODIFIED, "x")]
+            group.cut("b")
+            write("x", "3")
+            assert ("b", MODIFIED, "x") in brief(await take(watch, for_s=30.0))
+            group["b"].server.compact()
+            group.cut("b")
+            write("y", "4")
+            events = await take(watch, for_s=30.0)
+            assert ("b", ADDED, "y") in brief(events)
+            found = operator["b"].get(resource, "x", namespace="default")
+            assert found is not None
+            assert found.labels == {"value": "3"}
+            assert found.kind.kind == kind
+            assert found.has_body is not metadata_only
+            received = b"".join(RecordingReader.received)
+            assert b'"value":"3"' in received
+            assert (b"canary-" in received) is not metadata_only
 
     simulate(scenario, n=2)

@@ -25,10 +25,10 @@ class Requests:
         self.methods: list[str] = []
         patch.object(member.server, "answer", self._record).start()
 
-    def _record(self, method: str, path: str, body: bytes | None, *, who: str) -> Any:
+    def _record(self, method: str, path: str, body: bytes | None, **options: Any) -> Any:
         if "/apis/sim.example/" in path:
             self.methods.append(method)
-        return self._answer(method, path, body, who=who)
+        return self._answer(method, path, body, **options)
 
 
 @pytest.mark.parametrize("owner_name", ["a", "b"], ids=["own rule", "copied rule"])

@@ -140,11 +140,11 @@ class Observer:
         member.server.store.listeners.insert(0, hear)
         server, answer = member.server, member.server.answer
 
-        def answer_and_look(method: str, path: str, body: bytes | None, *, who: str) -> Answer:
+        def answer_and_look(method: str, path: str, body: bytes | None, *, who: str, accept: str = "") -> Answer:
             if method != "GET":
                 self._check_patience(member, _named(path, body))
             before = len(server.journal)
-            answered = answer(method, path, body, who=who)
+            answered = answer(method, path, body, who=who, accept=accept)
             if len(server.journal) > before:
                 self._unneeded.see_write(path, body, server, at=member)
             return answered

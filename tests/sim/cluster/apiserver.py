@@ -23,7 +23,7 @@ from tests.sim.cluster.habits import Habits
 from tests.sim.cluster.kinds import BY_DEFINITION, BY_KIND, KINDS, Kind
 from tests.sim.cluster.loop import BEGIN_S
 from tests.sim.cluster.refusal import Refusal
-from tests.sim.cluster.request import Answer, Request, parse, select
+from tests.sim.cluster.request import PARTIAL, Answer, Request, parse, select
 from tests.sim.cluster.store import Backup, Change, Store
 from tests.sim.cluster.watch import Watch
 
@@ -128,14 +128,14 @@ class ApiServer:
         """Take all that is kept."""
         return Snapshot(self.store.backup(), frozenset(self.tokens))
 
-    def answer(self, method: str, path: str, body: bytes | None, *, who: str) -> Answer:
-        """Answer anything but a watch."""
+    def answer(self, method: str, path: str, body: bytes | None, *, who: str, accept: str = "") -> Answer:
+        """Answer anything but a watch; `accept` is the header."""
         if self.trouble:
             return self.trouble.popleft()
         if method == "GET" and (document := self._document(urlsplit(path).path)):
             return Answer(200, document)
         try:
-            answer = _json(200, self._serve(method, path, body, who=who))
+            answer = _json(200, self._serve(method, path, body, who=who, accept=accept))
         except Refusal as refused:
             return _refuse(refused)
         return answer if method == "GET" else answer._replace(warnings=self._warn(path, body))
@@ -148,12 +148,13 @@ class ApiServer:
         unknown = self.habits.unknown(request.kind.kind, orjson.loads(body or b"{}"))
         return tuple(f'299 - "unknown field \\"{place}\\""' for place in unknown)
 
-    def watch(self, path: str, *, lag: int = 0, behind_s: float = 0.0) -> Watch | Answer:
+    def watch(self, path: str, *, accept: str = "", lag: int = 0, behind_s: float = 0.0) -> Watch | Answer:
         """Open a watch, on a cache that is `lag` changes behind what is stored, and for so long."""
         if self.trouble:
             return self.trouble.popleft()
         try:
-            return Watch(self.store, self._readable(self._served(path)), lag=lag, behind_s=behind_s)
+            request = self._readable(self._served(path)).accepting(accept)
+            return Watch(self.store, request, lag=lag, behind_s=behind_s)
         except Refusal as refused:
             return _refuse(refused)
 
@@ -244,8 +245,8 @@ class ApiServer:
             raise Refusal(403, "Forbidden", words, {"kind": kind.plural, "group": kind.group})
         return request
 
-    def _serve(self, method: str, path: str, body: bytes | None, *, who: str) -> Manifest:
-        request = self._served(path)
+    def _serve(self, method: str, path: str, body: bytes | None, *, who: str, accept: str) -> Manifest:
+        request = self._served(path).accepting(accept)
         if method == "GET":
             return self._read(self._readable(request))
         before, status = self.store.revision, 500
@@ -321,8 +322,12 @@ class ApiServer:
         if len(items) > limit:
             info["continue"] = base64.b64encode(f"{revision}:{len(self._pages)}".encode()).decode()
             self._pages[info["continue"]] = (revision, items[limit:])
-        shown = [request.shown(item) if kind.custom else _untyped(item) for item in items[:limit]]
-        return {"kind": f"{kind.kind}List", "apiVersion": request.api_version, "metadata": info, "items": shown}
+        is_typed = kind.custom or request.metadata_only
+        shown = [request.shown(item) if is_typed else _untyped(item) for item in items[:limit]]
+        listed = {"kind": f"{kind.kind}List", "apiVersion": request.api_version}
+        if request.metadata_only:
+            listed = {"kind": f"{PARTIAL['kind']}List", "apiVersion": PARTIAL["apiVersion"]}
+        return {**listed, "metadata": info, "items": shown}
 
 
 def _now() -> float:

@@ -282,10 +282,10 @@ class _HomeTransport(SimTransport):
         super().__init__(wire, token=None, methods=WRITING, life=life)
         self._replica = replica
 
-    def _call(self, server: ApiServer, method: str, path: str, body: bytes | None) -> Answer:
+    def _call(self, server: ApiServer, method: str, path: str, body: bytes | None, accept: str) -> Answer:
         if method in self._replica.barred:
             return forbidden(path, method.lower())
-        answer = super()._call(server, method, path, body)
+        answer = super()._call(server, method, path, body, accept)
         if method == "DELETE" and answer.status < 300:
             self._replica.deleted.append(path)
         return answer

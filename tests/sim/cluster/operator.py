@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -107,8 +106,6 @@ class Program:
         self._metadata_only = metadata_only
         self._life = Life()
         self._task: asyncio.Task[None] | None = None
-        self._running = Counter[Key]()
-        self._has_failed: set[Key] = set()
 
     @property
     def runs(self) -> bool:
@@ -133,12 +130,11 @@ class Program:
 
     async def _run(self) -> None:
         self._life = Life()
-        self._running.clear()
         self._observer.see_start()
         async with make_group(self._wires, self.name, life=self._life) as group:
             self.group = group
             kind = _RESOURCES[RECONCILED]
-            controller = group.controller(lambda key: self._reconcile(group, key), workers=3)
+            controller = group.controller(_Reconciler(group, self._observer, self._chance).reconcile, workers=3)
             controller.watches(kind, metadata_only=self._metadata_only)
             async with asyncio.TaskGroup() as scope:
                 for selector in ("", SELECTOR):
@@ -151,13 +147,24 @@ class Program:
             self._observer.see_event(selector, event)
             await asyncio.sleep(self._chance.choice(_READS_S))
 
-    async def _reconcile(self, group: Group, key: Key) -> float | None:
-        if self._running[key]:
+
+class _Reconciler:
+    """What a program does with keys, while it runs."""
+
+    def __init__(self, group: Group, observer: ProgramObserver, chance: random.Random) -> None:
+        self._group = group
+        self._observer = observer
+        self._chance = chance
+        self._running: set[Key] = set()
+        self._has_failed: set[Key] = set()
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Read the object from the cache, work for a while, and fail at times, but not twice in a row."""
+        if key in self._running:
             self._observer.see_twice(key)
-        self._running[key] += 1
+        self._running.add(key)
         try:
-            member = group.get(key.member)
-            kind = _RESOURCES[RECONCILED]
+            member, kind = self._group.get(key.member), _RESOURCES[RECONCILED]
             found = member.get(kind, key.name, namespace=key.namespace) if member is not None else None
             await asyncio.sleep(self._chance.choice(_WORKS_S))
             if key not in self._has_failed and self._chance.random() < _FAILS:
@@ -166,5 +173,5 @@ class Program:
             self._has_failed.discard(key)
             self._observer.see_reconciled(key, found)
         finally:
-            self._running[key] -= 1
+            self._running.discard(key)
         return _ONCE_MORE_S if self._chance.random() < _ANEW else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,13 +26,17 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """A request for objects, taken apart. `key` names one object, or, with an empty name, a collection."""
+    """A request for objects, taken apart. `key` names one object, or, with an empty name, a collection.
+
+    With `metadata_only` it is for their metadata, as PartialObjectMetadata.
+    """
 
     kind: Kind
     version: str
     key: ObjectKey
     subresource: str
     query: Mapping[str, str]
+    metadata_only: bool = False
 
     @property
     def api_version(self) -> str:
@@ -40,9 +45,18 @@ class Request:
 
     def shown(self, manifest: Manifest) -> Manifest:
         """Show an object in the version that is asked for; versions differ in nothing else."""
+        if self.metadata_only:
+            return {**PARTIAL, "metadata": manifest["metadata"]}
         if self.version == self.kind.version:
             return manifest
         return {**manifest, "apiVersion": self.api_version}
+
+    def accepting(self, header: str) -> Request:
+        """Read from the header `Accept` whether metadata is enough."""
+        return dataclasses.replace(self, metadata_only=True) if "as=PartialObjectMetadata" in header else self
+
+
+PARTIAL = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
 
 
 @functools.lru_cache(maxsize=4096)

@@ -21,7 +21,7 @@ from registry_controller.api.errors import Unreachable
 from registry_controller.api.meta import GVR, ObjectKey
 from registry_controller.kube.failures import FAILURES, PEER, error_of_failure, explain_unauthorized
 from registry_controller.kube.translate import error_of_answer
-from registry_controller.kube.transport import is_allowed
+from registry_controller.kube.transport import JSON, is_allowed
 from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.clock import time_of_day
 from tests.sim.cluster.controllers import ca_pem
@@ -232,7 +232,8 @@ class SimTransport:
         timeout_s: float,
         limit_bytes: int = 0,
         body: bytes | None = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
+        accept: str = JSON,
         gvr: GVR | None = None,
         key: ObjectKey | None = None,
         warnings: list[str] | None = None,
@@ -240,7 +241,7 @@ class SimTransport:
         """Ask once and read the whole answer."""
         try:
             async with self._deadline(timeout_s):
-                answer = await self._ask(method, path, lambda server: self._call(server, method, path, body))
+                answer = await self._ask(method, path, lambda server: self._call(server, method, path, body, accept))
                 assert isinstance(answer, Answer)
                 await self._wire.travel()
                 if self._wire.lost and method != "GET":
@@ -259,7 +260,7 @@ class SimTransport:
 
     @contextlib.asynccontextmanager
     async def stream(
-        self, path: str, *, what: str, open_s: float, silence_s: float
+        self, path: str, *, what: str, open_s: float, silence_s: float, accept: str = JSON
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a watch."""
         watch: Watch | None = None
@@ -267,7 +268,9 @@ class SimTransport:
             async with self._deadline(open_s):
                 wire = self._wire
                 path = wire.resumed(path)
-                found = await self._ask("GET", path, lambda api: api.watch(path, lag=wire.lag, behind_s=wire.behind_s))
+                found = await self._ask(
+                    "GET", path, lambda api: api.watch(path, accept=accept, lag=wire.lag, behind_s=wire.behind_s)
+                )
             if isinstance(found, Answer):
                 raise error_of_answer(found.status, found.body, what=what, hint=self._hint(found.status))
             watch = self._wire.cross(found, path)
@@ -290,8 +293,8 @@ class SimTransport:
     def _hint(self, status: int) -> str:
         return explain_unauthorized(self.server, PEER) if status == 401 else ""
 
-    def _call(self, server: ApiServer, method: str, path: str, body: bytes | None) -> Answer:
-        return server.answer(method, path, body, who=self._wire.who)
+    def _call(self, server: ApiServer, method: str, path: str, body: bytes | None, accept: str) -> Answer:
+        return server.answer(method, path, body, who=self._wire.who, accept=accept)
 
     async def _ask(self, method: str, path: str, ask: Callable[[ApiServer], Answer | Watch]) -> Answer | Watch:
         if not is_allowed(method, path, self._methods):

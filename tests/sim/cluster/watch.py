@@ -77,7 +77,8 @@ class Watch:
         info: dict[str, Any] = {"resourceVersion": str(self._store.revision if revision is None else revision)}
         if ends:
             info["annotations"] = {"k8s.io/initial-events-end": "true"}
-        self._say("BOOKMARK", {"kind": self._kind.kind, "apiVersion": self._request.api_version, "metadata": info})
+        named = {"kind": self._kind.kind, "apiVersion": self._request.api_version}
+        self._say("BOOKMARK", self._request.shown({**named, "metadata": info}))
 
     def close(self) -> None:
         """Forget this watch."""
