@@ -151,12 +151,6 @@ class Members:
         named_there = frozenset(owner for _, owner in self._naming.get((peer, secret), ()))
         return natural_of_secret(self.naming_here(secret), named_there, peer=peer)
 
-    def disputed_secrets(self) -> Iterable[tuple[ObjectKey, tuple[str, ...]]]:
-        """List the Secrets that local Clusters of several members name, with the names of the Clusters."""
-        for (peer, secret), named_by in self._naming.items():
-            if peer is None and len({owner for _, owner in named_by}) > 1:
-                yield secret, tuple(sorted(name for name, _ in named_by))
-
     def _rename(
         self,
         peer: ClusterUID | None,

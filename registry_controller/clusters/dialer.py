@@ -41,6 +41,21 @@ class RelayedCredentialsSource(Protocol):
         """Start from the beginning: the peer has answered."""
 
 
+async def read_proven_id(reader: Reader) -> ClusterUID:
+    """Read the ID of a server's cluster; RegistryError without an answer, or where it may not be read."""
+    try:
+        return await read_cluster_id(reader, timeout_s=PROBE_TIMEOUT_S)
+    except NotFound as error:
+        raise RegistryError(f"{reader.server} has no namespace kube-system that we may read: {error}") from None
+    except Forbidden as error:
+        raise Forbidden(with_grant(error, is_local=False), lacks_right=error.lacks_right) from None
+
+
+def pause_s(attempt: int, *, cap_s: float = _PAUSE_CAP_S) -> float:
+    """Return the seconds to wait after failure number `attempt` (0 is the first)."""
+    return backoff_s(attempt, base=_PAUSE_S, cap=cap_s, chance=random.random())  # noqa: S311
+
+
 class Dialer:
     """Connects to one peer, with its own credentials, over other ways, or with credentials that other members hold.
 
@@ -169,22 +184,20 @@ class Dialer:
 
     async def prove(self, reader: Reader) -> None:
         """Check the server's identity. Raises RegistryError when the server does not answer or is another cluster."""
-        try:
-            uid = await read_cluster_id(reader, timeout_s=PROBE_TIMEOUT_S)
-        except NotFound as error:
-            raise RegistryError(f"{reader.server} has no namespace kube-system that we may read: {error}") from None
-        except Forbidden as error:
-            raise Forbidden(with_grant(error, is_local=False), lacks_right=error.lacks_right) from None
+        self._check_id(await read_proven_id(reader), server=reader.server)
+
+    def _check_id(self, uid: ClusterUID, *, server: str) -> None:
+        """Raise RegistryError for the ID of another cluster."""
         if uid != self.cluster_id:
             raise RegistryError(
-                f"the API server at {reader.server} is another cluster: the UID of its kube-system namespace is "
+                f"the API server at {server} is another cluster: the UID of its kube-system namespace is "
                 f"{uid or 'missing'}, not the clusterID {self.cluster_id}; correct the kubeconfig or the clusterID"
             )
 
     async def pause(self, attempt: int, *, cap_s: float = _PAUSE_CAP_S) -> None:
         """Wait after failure number `attempt` (0 is the first); changed credentials end the pause."""
         try:
-            async with asyncio.timeout(backoff_s(attempt, base=_PAUSE_S, cap=cap_s, chance=random.random())):  # noqa: S311
+            async with asyncio.timeout(pause_s(attempt, cap_s=cap_s)):
                 await self._is_changed.wait()
         except TimeoutError:
             pass

@@ -263,7 +263,6 @@ class ClusterProvider:
                 network_name=self._options.network_name,
                 clusters=clusters,
                 credentials={key: found for key, found in self._secrets.items() if found is not None},
-                disputed_secrets=dict(self._members.disputed_secrets()),
                 clones=self._clone_state,
                 unnamed=unnamed,
                 of_cluster_api=self._credentials.of_cluster_api,

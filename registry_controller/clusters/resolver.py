@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, cast
 
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster
@@ -66,19 +66,22 @@ class ResolverInputs:
     """The facts that decide how Clusters are resolved.
 
     `credentials` has, by Secret, the credentials or the problem with them; a Secret that has not been listed is
-    missing. `disputed_secrets` are the Secrets that Clusters of several members name, with the Clusters' names.
-    `unnamed` are the credentials of Secrets that belong to a member and that no Cluster names. `of_cluster_api` are the
-    Secrets with the rights of an administrator that Cluster API keeps.
+    missing. `unnamed` are the credentials of Secrets that belong to a member and that no Cluster names.
+    `of_cluster_api` are the Secrets with the rights of an administrator that Cluster API keeps.
     """
 
     local: ClusterUID
     network_name: str
     clusters: Mapping[ClusterUID, list[Cluster]]
     credentials: Mapping[ObjectKey, Credentials | str]
-    disputed_secrets: Mapping[ObjectKey, tuple[str, ...]]
     clones: CloneState
     unnamed: Mapping[ClusterUID, Sequence[Credentials]] = field(default_factory=dict)
     of_cluster_api: frozenset[ObjectKey] = frozenset()
+    disputed_secrets: Mapping[ObjectKey, tuple[str, ...]] = field(init=False)
+    """The Secrets that Clusters of several members name, with the names of these Clusters."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "disputed_secrets", _find_disputed(self.clusters.values()))
 
     def is_barred(self, cluster: Cluster) -> bool:
         """Return whether a Cluster names a Secret that only a Cluster which was made here may name."""
@@ -99,6 +102,17 @@ def sort_by_id(clusters: Iterable[Cluster]) -> Mapping[ClusterUID, list[Cluster]
     for cluster in clusters:
         found.setdefault(cluster.cluster_id, []).append(cluster)
     return found
+
+
+def _find_disputed(clusters: Iterable[Iterable[Cluster]]) -> Mapping[ObjectKey, tuple[str, ...]]:
+    named_by: dict[ObjectKey, list[Cluster]] = {}
+    for cluster in (cluster for same in clusters for cluster in same if cluster.secret is not None):
+        named_by.setdefault(cast(ObjectKey, cluster.secret), []).append(cluster)
+    return {
+        secret: tuple(sorted(cluster.name for cluster in named))
+        for secret, named in named_by.items()
+        if len({cluster.cluster_id for cluster in named}) > 1
+    }
 
 
 def find_servers(

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from registry_controller.api.errors import Forbidden, NotFound, RegistryError
+from registry_controller.api.errors import Forbidden, RegistryError, Unreachable
 from registry_controller.api.meta import ClusterUID
-from registry_controller.clusters.dialer import PROBE_TIMEOUT_S, Dialer
-from registry_controller.core.backoff import backoff_s
+from registry_controller.clusters.dialer import Dialer, pause_s, read_proven_id
 from registry_controller.kube.connect import READING, Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.watch import read_cluster_id
 from registry_controller.kube.writer import connect_local
 
-_PAUSE_S: Final = 0.2
-_PAUSE_CAP_S: Final = 5.0
+LEAVES_AFTER_S: Final = 30.0
+"""A member that is missing, or another cluster, for less than this has not left: it may be replaced, or restored."""
 
 
 class Context(NamedTuple):
@@ -40,15 +37,51 @@ async def connect_context(context: Context) -> Reader:
     return await connect_local(kubeconfig=context.kubeconfig, context=context.name, methods=READING)
 
 
+class LearnedID:
+    """The ID of a cluster that nothing describes: that of its first answer.
+
+    A cluster that answers with another ID is not read. When all answers of 30 s had another one, the cluster was
+    rebuilt, or the name leads elsewhere: `on_replaced` is called with the reason.
+    """
+
+    def __init__(self) -> None:
+        self.cluster_id = ClusterUID("")
+        self.on_replaced: Callable[[str], None] = lambda _: None
+        self._differs_since_s: float | None = None
+
+    def check(self, uid: ClusterUID, *, server: str) -> None:
+        """Take the first ID; RegistryError for another one."""
+        self.cluster_id = self.cluster_id or uid
+        if uid == self.cluster_id:
+            self._differs_since_s = None
+            return
+        reason = f"{server} is another cluster now: it had the ID {self.cluster_id}, and has {uid or 'none'}"
+        now_s = asyncio.get_running_loop().time()
+        if self._differs_since_s is None:
+            self._differs_since_s = now_s
+        elif now_s - self._differs_since_s >= LEAVES_AFTER_S:
+            self.on_replaced(reason)
+        raise RegistryError(reason)
+
+
 class ContextDialer:
-    """Connects to the cluster of a context with the user's own credentials; `cluster_id` is known once it answered."""
+    """Connects to the cluster of a context with the user's own credentials.
+
+    A connection whose server shows a new certificate authority is not used any more: the next one is proven again.
+    """
 
     def __init__(self, name: str, context: Context, *, connect: ConnectContext = connect_context) -> None:
         self.name = name
-        self.cluster_id = ClusterUID("")
+        self.identity = LearnedID()
         self.on_problem: Callable[[], None] = lambda: None
         self._context = context
         self._connect = connect
+        self._closing: set[asyncio.Task[Any]] = set()
+
+    @property
+    def cluster_id(self) -> ClusterUID:
+        """Return the ID of the cluster; empty before it has answered, and where it may not be read."""
+        return self.identity.cluster_id
 
     async def dial(self) -> Reader:
         """Connect; RegistryError when the cluster does not answer, InvalidOption for a wrong kubeconfig."""
@@ -58,7 +91,15 @@ class ContextDialer:
         except BaseException:
             await reader.close()
             raise
+        reader.on_new_ca(lambda: self._refuse(reader))
         return reader
+
+    def _refuse(self, reader: Reader) -> None:
+        """Close a connection, and fail the request that runs: its server may be another cluster."""
+        closing = asyncio.get_running_loop().create_task(reader.close(), name=f"close {self.name}")
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        raise Unreachable(f"{reader.server}: has another certificate authority, and is proven again")
 
     async def dial_over_others(self, error: RegistryError) -> Reader | None:
         """Return None: there is no other way."""
@@ -79,13 +120,13 @@ class ContextDialer:
         A user who may not read the namespace kube-system is answered by the server's version: the ID stays unknown.
         """
         try:
-            self.cluster_id = await _prove(reader, self.cluster_id)
+            self.identity.check(await read_proven_id(reader), server=reader.server)
         except Forbidden:
             await Discovery(reader).server_version()
 
     async def pause(self, attempt: int) -> None:
         """Wait after failure number `attempt` (0 is the first)."""
-        await asyncio.sleep(backoff_s(attempt, base=_PAUSE_S, cap=_PAUSE_CAP_S, chance=random.random()))  # noqa: S311
+        await asyncio.sleep(pause_s(attempt))
 
     def reset_relayed(self) -> None:
         """Do nothing."""
@@ -94,16 +135,10 @@ class ContextDialer:
 class SecretDialer(Dialer):
     """Connects with the credentials of a Secret to a cluster whose ID is known once it has answered."""
 
-    async def prove(self, reader: Reader) -> None:
-        """Check that the cluster is the one that answered first; RegistryError otherwise."""
-        self.cluster_id = await _prove(reader, self.cluster_id)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.identity = LearnedID()
 
-
-async def _prove(reader: Reader, expected: ClusterUID) -> ClusterUID:
-    try:
-        uid = await read_cluster_id(reader, timeout_s=PROBE_TIMEOUT_S)
-    except NotFound as error:
-        raise RegistryError(f"{reader.server} has no namespace kube-system that we may read: {error}") from None
-    if expected and uid != expected:
-        raise RegistryError(f"{reader.server} is another cluster now: it had the ID {expected}, and has {uid}")
-    return uid
+    def _check_id(self, uid: ClusterUID, *, server: str) -> None:
+        self.identity.check(uid, server=server)
+        self.cluster_id = uid

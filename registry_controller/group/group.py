@@ -18,7 +18,14 @@ from registry_controller.api.selection import Selection
 from registry_controller.api.selectors import parse_selector
 from registry_controller.clusters.dialer import Dialer
 from registry_controller.group.controller import Controller
-from registry_controller.group.dialers import ConnectContext, Context, ContextDialer, SecretDialer, connect_context
+from registry_controller.group.dialers import (
+    LEAVES_AFTER_S,
+    ConnectContext,
+    Context,
+    ContextDialer,
+    SecretDialer,
+    connect_context,
+)
 from registry_controller.group.members import Member, MemberConnection
 from registry_controller.group.objects import Key
 from registry_controller.group.sources import (
@@ -41,8 +48,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-LEAVES_AFTER_S: Final = 30.0
-"""A member that is missing for less than this was not removed: a Cluster may be replaced, or restored."""
+_MISSING: Final = f"it is described no more, for {LEAVES_AFTER_S:.0f} s"
 
 
 class _NoRelayed:
@@ -212,7 +218,7 @@ class Group(Mapping[str, Member]):
         for name, spec in found.items():
             engaged = self._engaged.get(name)
             if engaged is not None and _is_another(engaged.spec, spec):
-                self._leave(name)
+                self._leave(name, f"its name stands for another cluster, {spec.cluster_id or spec.context}")
                 engaged = None
             if engaged is not None:
                 self._keep(engaged, spec)
@@ -229,17 +235,21 @@ class Group(Mapping[str, Member]):
         log.info("member engaged", member=spec.name)
 
     def _make_dialer(self, spec: MemberSpec) -> Dialer | ContextDialer:
+        dialer: Dialer | ContextDialer
         if spec.context is not None:
-            return ContextDialer(spec.name, spec.context, connect=self._connect_by_context)
-        kind = Dialer if spec.cluster_id else SecretDialer
-        return kind(
-            cluster_id=spec.cluster_id,
-            name=spec.name,
-            credentials=spec.ways[0],
-            others=spec.ways[1:],
-            connect_peer=self._connect,
-            relayed=_NoRelayed(),
-        )
+            dialer = ContextDialer(spec.name, spec.context, connect=self._connect_by_context)
+        else:
+            dialer = (Dialer if spec.cluster_id else SecretDialer)(
+                cluster_id=spec.cluster_id,
+                name=spec.name,
+                credentials=spec.ways[0],
+                others=spec.ways[1:],
+                connect_peer=self._connect,
+                relayed=_NoRelayed(),
+            )
+        if isinstance(dialer, ContextDialer | SecretDialer):
+            dialer.identity.on_replaced = functools.partial(self._replace, spec.name)
+        return dialer
 
     def _keep(self, engaged: _Engaged, spec: MemberSpec) -> None:
         if engaged.leaves is not None:
@@ -254,14 +264,29 @@ class Group(Mapping[str, Member]):
     def _let_leave(self, name: str) -> None:
         engaged = self._engaged[name]
         if engaged.leaves is None:
-            engaged.leaves = asyncio.get_running_loop().call_later(LEAVES_AFTER_S, self._leave, name)
+            engaged.leaves = asyncio.get_running_loop().call_later(LEAVES_AFTER_S, self._end_absence, name)
 
-    def _leave(self, name: str) -> None:
+    def _end_absence(self, name: str) -> None:
+        """Let a member leave that was missing for long; not while its source is silent, where it may be back."""
+        if self.problem:
+            self._engaged[name].leaves = None
+            self._let_leave(name)
+        else:
+            self._leave(name, _MISSING)
+
+    def _replace(self, name: str, reason: str) -> None:
+        """Engage the cluster anew that a name leads to: it is another one than before, which has left."""
+        engaged = self._engaged[name]
+        self._leave(name, reason)
+        if engaged.leaves is None:
+            self._engage(engaged.spec)
+
+    def _leave(self, name: str, reason: str) -> None:
         """Disengage a member for good: its objects are gone for the watches."""
         for stream in self._engaged[name].connection.streams.values():
-            stream.end()
+            stream.end(reason)
         self._disengage(name)
-        log.info("member has left", member=name)
+        log.info("member has left", member=name, reason=reason)
 
     def _disengage(self, name: str) -> None:
         engaged = self._engaged.pop(name)

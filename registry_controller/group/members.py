@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from registry_controller.api.errors import RegistryError, Unreachable
-from registry_controller.api.meta import ClusterUID, ObjectKey
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
 from registry_controller.api.selectors import Selector, parse_selector
 from registry_controller.clusters.connection import PeerConnection
 from registry_controller.clusters.dialer import Dialer
@@ -79,12 +80,11 @@ class MemberConnection(PeerConnection[Dialer | ContextDialer]):
             self._tasks[stream.request] = self._scope.create_task(work, name=name)
 
     async def _read(self, stream: MemberStream, reader: Reader, discovery: Discovery) -> None:
-        """Resolve the resource, and follow it forever."""
+        """Resolve the resource, and follow it forever, in whatever version the member serves it."""
         delay = RetryDelay()
         while stream.kind is None:
             try:
-                stream.kind, gvr = await discovery.find(stream.request.resource)
-                stream.is_namespaced = gvr.namespaced
+                await _find_scope(stream, discovery)
             except RegistryError as error:
                 stream.on_error(error)
                 await delay.wait_after(error)
@@ -93,12 +93,27 @@ class MemberConnection(PeerConnection[Dialer | ContextDialer]):
             reflector = self._reflectors[stream.request] = Reflector(
                 reader=reader,
                 discovery=discovery,
-                scope=WatchScope(stream.kind, stream.selection, metadata_only=stream.request.metadata_only),
+                scope=_scope_of(stream, stream.kind),
                 handler=stream,
                 observer=self,
+                find=functools.partial(_find_scope, stream) if stream.kind.group else None,  # the core group has one
                 turns=self._evaluations,
             )
         await reflector.run()
+
+
+async def _find_scope(stream: MemberStream, discovery: Discovery) -> WatchScope:
+    """Find the kind of a stream, from the second time on in its group alone; NotServed where it is not served."""
+    word = stream.request.resource
+    if stream.kind is not None and "." not in word:
+        word = f"{word}.{stream.kind.group}"
+    stream.kind, gvr = await discovery.find(word)
+    stream.is_namespaced = gvr.namespaced
+    return _scope_of(stream, stream.kind)
+
+
+def _scope_of(stream: MemberStream, kind: GVK) -> WatchScope:
+    return WatchScope(kind, stream.selection, metadata_only=stream.request.metadata_only)
 
 
 class Member:

@@ -85,8 +85,9 @@ class EventType(enum.StrEnum):
 class Event(NamedTuple):
     """An event of a watch. `object` is None for SYNCED, STALE and LEFT.
 
-    `reason` is set for STALE. `is_relisted` means that a new list has shown the change, not the watch, or that one has
-    shown everything again. `skipped` counts the earlier states of the object that the consumer was too slow to get.
+    `reason` is set for STALE and LEFT. `is_relisted` means that a new list has shown the change, not the watch, or that
+    one has shown everything again. `skipped` counts the earlier states of the object that the consumer was too slow to
+    get.
     """
 
     member: str

@@ -6,10 +6,9 @@ Law: a source only reports which members there are, and how they are reached; `g
 from __future__ import annotations
 
 import asyncio
-import collections
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, read_cluster
@@ -32,6 +31,7 @@ from registry_controller.watch.retry import until_answered
 
 log = get_logger(__name__)
 
+_T = TypeVar("_T")
 _UNKNOWN: Final = ClusterUID("")
 SECRET_LABEL: Final = f"{meta.MULTICLUSTER_RUNTIME_LABEL}=true"
 """The label by which multicluster-runtime finds the Secrets of members."""
@@ -79,29 +79,45 @@ class ContextSource:
         found({context.name or "": MemberSpec(context.name or "", context=context) for context in self._contexts})
 
 
-class _Change(NamedTuple):
-    """A change in a watch of the local cluster: an object, or the deletion of a key; None at the end of a list."""
+class _HomeCache(EventHandler, Generic[_T]):
+    """The objects of a kind in the local cluster, as `read` returns them; None for one that cannot be used.
 
-    key: ObjectKey | None
-    obj: PartialObject | None
+    `changed` is called at each change from the first complete list on, and `reset` when the history of the cluster is
+    another one, until the next list is complete. `problem` is why the changes do not come.
+    """
 
-
-class _HomeHandler(EventHandler):
-    """Passes the changes of a watch to a function; `problem` is why they do not come."""
-
-    def __init__(self, take: Callable[[_Change], None]) -> None:
+    def __init__(
+        self,
+        read: Callable[[PartialObject], _T | None],
+        changed: Callable[[], None],
+        reset: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.found: dict[ObjectKey, _T] = {}
+        self.is_listed = False
         self.problem = ""
-        self._take = take
+        self._read = read
+        self._changed = changed
+        self._reset = reset
 
     def on_object(self, obj: PartialObject) -> None:
-        self._take(_Change(obj.key, obj))
+        found = self._read(obj)
+        if found is None:
+            self.found.pop(obj.key, None)
+        else:
+            self.found[obj.key] = found
+        self._report()
 
     def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
-        self._take(_Change(key, None))
+        self.found.pop(key, None)
+        self._report()
 
     def on_synced(self, revision: int) -> None:
-        self.problem = ""
-        self._take(_Change(None, None))
+        self.problem, self.is_listed = "", True
+        self._report()
+
+    def on_reset(self) -> None:
+        self.is_listed = False
+        self._reset()
 
     def on_error(self, error: RegistryError) -> None:
         self.problem = str(error)
@@ -109,6 +125,10 @@ class _HomeHandler(EventHandler):
 
     def on_recovered(self) -> None:
         self.problem = ""
+
+    def _report(self) -> None:
+        if self.is_listed:
+            self._changed()
 
 
 class _Home:
@@ -124,7 +144,11 @@ class _Home:
         reflector = Reflector(
             reader=self._reader, discovery=self._discovery, scope=WatchScope(kind, selection), handler=handler
         )
-        return self._scope.create_task(reflector.run(), name=f"home {kind.kind} {selection}")
+        return self.start(reflector.run(), name=f"home {kind.kind} {selection}")
+
+    def start(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        """Start a task that ends with the watches."""
+        return self._scope.create_task(work, name=name)
 
 
 class SecretSource:
@@ -139,34 +163,26 @@ class SecretSource:
         self._home = home
         self._connect = connect
         self._selection = Selection(namespace, label_selector)
-        self._handler: _HomeHandler | None = None
-        self._found: dict[str, MemberSpec] = {}
-        self._is_listed = False
+        self._secrets = _HomeCache(_read_member, self._tell)
+        self._found: Found = _ignore
 
     @property
     def problem(self) -> str:
         """Return why the Secrets cannot be read; empty without a problem."""
-        return self._handler.problem if self._handler is not None else ""
+        return self._secrets.problem
 
     async def run(self, found: Found) -> None:
         """Report the members at each change of a Secret."""
+        self._found = found
         reader = await self._connect(self._home)
         try:
             async with asyncio.TaskGroup() as scope:
-                self._handler = _HomeHandler(lambda change: self._take(change, found))
-                _Home(scope, reader).watch(meta.SECRET, self._selection, self._handler)
+                _Home(scope, reader).watch(meta.SECRET, self._selection, self._secrets)
         finally:
             await reader.close()
 
-    def _take(self, change: _Change, found: Found) -> None:
-        if change.key is None:
-            self._is_listed = True
-        elif change.obj is None:
-            self._found.pop(change.key.name, None)
-        else:
-            self._found[change.key.name] = _read_member(change.obj)
-        if self._is_listed:
-            found(dict(self._found))
+    def _tell(self) -> None:
+        self._found({spec.name: spec for spec in self._secrets.found.values()})
 
 
 def _read_member(obj: PartialObject) -> MemberSpec:
@@ -188,76 +204,76 @@ class ClusterSource:
         self._home = home
         self._connect = connect
         self._network_name = network_name
-        self._clusters: dict[str, Cluster] = {}
-        self._credentials = CredentialStore(on_change=lambda _: self._resolve())
-        self._is_listed = False
-        self._handler = _HomeHandler(self._take)
-        self._tell: Callable[[], None] = lambda: None
+        self._clusters = _HomeCache(_read_cluster, self._tell, self._forget_local)
+        self._credentials = CredentialStore(on_change=lambda _: self._tell())
+        self._local = _UNKNOWN
+        self._found: Found = _ignore
         self._watched: dict[str, asyncio.Task[Any]] = {}
         self._specs: dict[str, MemberSpec] = {}
+        self._read_local: Callable[[], None] = lambda: None
+        self._watch_secrets: Callable[[str], asyncio.Task[Any]]
 
     @property
     def problem(self) -> str:
         """Return why the Clusters cannot be read; empty without a problem."""
-        return self._handler.problem
+        return self._clusters.problem
 
     async def run(self, found: Found) -> None:
         """Report the members at each change of a Cluster or a Secret."""
         reader = await self._connect(self._home)
         try:
-            local = await until_answered(lambda: read_cluster_id(reader), what="the ID of the local cluster")
             async with asyncio.TaskGroup() as scope:
                 home = _Home(scope, reader)
-                self._tell = lambda: self._tell_of(home, found, local=local)
-                home.watch(meta.CLUSTER, EVERYTHING, self._handler)
+
+                def read_local() -> None:
+                    home.start(self._learn_local(reader), name="home ID")
+
+                self._read_local = read_local
+                self._watch_secrets = lambda namespace: home.watch(
+                    meta.SECRET,
+                    Selection(namespace, "", f"type={meta.REGISTRY_SECRET_TYPE}"),
+                    self._credentials.handler(namespace),
+                )
+                self._found = found
+                await self._learn_local(reader)
+                home.watch(meta.CLUSTER, EVERYTHING, self._clusters)
         finally:
-            self._tell = lambda: None
+            self._found, self._read_local = _ignore, lambda: None
             await reader.close()
 
-    def _take(self, change: _Change) -> None:
-        if change.key is None:
-            self._is_listed = True
-        elif change.obj is None:
-            self._clusters.pop(change.key.name, None)
-        else:
-            try:
-                self._clusters[change.key.name] = read_cluster(decode_manifest(change.obj.raw))
-            except (InvalidObject, ProtocolError) as error:
-                log.warning("a Cluster cannot be read", cluster=change.key.name, error=str(error))
-                self._clusters.pop(change.key.name, None)
-        self._resolve()
+    async def _learn_local(self, reader: Reader) -> None:
+        self._local = await until_answered(lambda: read_cluster_id(reader), what="the ID of the local cluster")
+        self._tell()
 
-    def _resolve(self) -> None:
-        if self._is_listed:
-            self._tell()
+    def _forget_local(self) -> None:
+        """Read the ID of the local cluster again: it may have been rebuilt."""
+        self._local = _UNKNOWN
+        self._read_local()
 
-    def _tell_of(self, home: _Home, found: Found, *, local: ClusterUID) -> None:
-        for namespace in {cluster.secret.namespace for cluster in self._clusters.values() if cluster.secret}:
+    def _tell(self) -> None:
+        if not (self._clusters.is_listed and self._local):
+            return
+        clusters = self._clusters.found.values()
+        for namespace in {cluster.secret.namespace for cluster in clusters if cluster.secret}:
             if namespace not in self._watched:
-                selection = Selection(namespace, "", f"type={meta.REGISTRY_SECRET_TYPE}")
-                handler = self._credentials.handler(namespace)
-                self._watched[namespace] = home.watch(meta.SECRET, selection, handler)
-        specs: dict[str, MemberSpec] = {}
-        found_here = self._find_all(local)
-        if not self._specs and any(resolved.waiting for resolved in found_here.values()):
+                self._watched[namespace] = self._watch_secrets(namespace)
+        resolved = self._resolve()
+        if not self._specs and any(found.waiting for found in resolved.values()):
             return  # the first answer is a whole one
-        for name, resolved in found_here.items():
-            spec = self._describe(resolved, local=local)
-            if spec is not None:
-                specs[name] = spec
-        self._specs = specs
-        found(specs)
+        described = {name: self._describe(found, local=self._local) for name, found in resolved.items()}
+        self._specs = {name: spec for name, spec in described.items() if spec is not None}
+        self._found(self._specs)
 
-    def _find_all(self, local: ClusterUID) -> Mapping[str, ResolvedCluster]:
-        secrets = {cluster.secret for cluster in self._clusters.values() if cluster.secret is not None}
+    def _resolve(self) -> Mapping[str, ResolvedCluster]:
+        clusters = self._clusters.found.values()
+        secrets = {cluster.secret for cluster in clusters if cluster.secret is not None}
         known = {key: self._credentials.find(key) for key in secrets}
         return resolve_clusters(
             ResolverInputs(
-                local=local,
+                local=self._local,
                 network_name=self._network_name,
-                clusters=sort_by_id(self._clusters.values()),
+                clusters=sort_by_id(clusters),
                 credentials={key: one for key, one in known.items() if one is not None},
-                disputed_secrets=_find_disputed(self._clusters.values()),
                 clones=CloneState(),
             )
         ).clusters
@@ -275,14 +291,13 @@ class ClusterSource:
         return MemberSpec(cluster.name, cluster.cluster_id, ways=resolved.ways, problem=problem)
 
 
-def _find_disputed(clusters: collections.abc.Iterable[Cluster]) -> Mapping[ObjectKey, tuple[str, ...]]:
-    """Find the Secrets that Clusters of several members name, with the names of the Clusters."""
-    named_by = collections.defaultdict[ObjectKey, list[Cluster]](list)
-    for cluster in clusters:
-        if cluster.secret is not None:
-            named_by[cluster.secret].append(cluster)
-    return {
-        secret: tuple(sorted(cluster.name for cluster in named))
-        for secret, named in named_by.items()
-        if len({cluster.cluster_id for cluster in named}) > 1
-    }
+def _read_cluster(obj: PartialObject) -> Cluster | None:
+    try:
+        return read_cluster(decode_manifest(obj.raw))
+    except (InvalidObject, ProtocolError) as error:
+        log.warning("a Cluster cannot be read", cluster=obj.key.name, error=str(error))
+        return None
+
+
+def _ignore(_: Mapping[str, MemberSpec]) -> None:
+    """Report the members to no function, before and after a run."""

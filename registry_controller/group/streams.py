@@ -5,6 +5,7 @@ Laws: an object stays known while its member is silent · a consumer that comes 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
@@ -58,6 +59,7 @@ class MemberStream(EventHandler):
         self._objects: dict[ObjectKey, Object] = {}
         self._consumers: dict[Consumer, None] = {}
         self._is_relisting = False
+        self._doubted_after: float = math.inf
 
     @property
     def selection(self) -> Selection:
@@ -89,12 +91,12 @@ class MemberStream(EventHandler):
         """Report nothing more to a consumer."""
         self._consumers.pop(consumer, None)
 
-    def end(self) -> None:
-        """Report that the member has left, after the deletion of each object."""
+    def end(self, reason: str) -> None:
+        """Report that the member has left, and why, after the deletion of each object."""
         gone, self._objects = list(self._objects.values()), {}
         self._report(((obj, None) for obj in gone), is_relisted=False)
         for consumer in list(self._consumers):
-            consumer.on_state(self._member, EventType.LEFT)
+            consumer.on_state(self._member, EventType.LEFT, reason=reason)
 
     def mark_stale(self, reason: str) -> None:
         """Note that the objects may be out of date."""
@@ -110,11 +112,12 @@ class MemberStream(EventHandler):
         self._is_relisting = self.is_complete
 
     def on_object(self, obj: PartialObject) -> None:
-        """Take an object's present state."""
-        old = self._objects.get(obj.key)
-        if old is not None and (old.uid, old.revision) == (obj.uid, obj.revision):
-            return
+        """Take an object's present state, unless it is the known one."""
         assert self.kind is not None
+        old = self._objects.get(obj.key)
+        is_same = old is not None and (old.uid, old.revision, old.kind) == (obj.uid, obj.revision, self.kind)
+        if is_same and obj.revision <= self._doubted_after:
+            return
         new = read_object(obj, kind=self.kind, metadata_only=self.request.metadata_only)
         self._objects[obj.key] = new
         self._report(((old, new),), is_relisted=self._is_relisting)
@@ -125,8 +128,17 @@ class MemberStream(EventHandler):
         if old is not None:
             self._report(((old, None),), is_relisted=obj is None)
 
+    def on_reset(self) -> None:
+        """Note that the history of the member is another one: an object of a known revision may differ."""
+        self._doubted_after = -1
+
+    def on_doubt(self, revision: int) -> None:
+        """Note that objects of later revisions may lack fields, which the next list shows."""
+        self._doubted_after = min(revision, self._doubted_after)
+
     def on_synced(self, revision: int) -> None:
         """Note that a list is complete."""
+        self._doubted_after = math.inf
         is_relisted, self._is_relisting = self._is_relisting, False
         self.is_complete = True
         self._mark_current(is_relisted=is_relisted)

@@ -1,12 +1,14 @@
 """One consumer's events: bounded, level-based, in the order in which objects changed first.
 
-Law: an object that changes again before the consumer has taken its event keeps one place, with its latest state. So
-there are never more events than objects and members, however slow the consumer is.
+Laws: an object that changes again before the consumer has taken its event keeps one place, with its latest state. So
+there are never more events than objects and members, however slow the consumer is · a member that has left and is back
+has places of its own for what comes after LEFT, so that this is at most doubled.
 """
 
 from __future__ import annotations
 
 import asyncio
+import collections
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
@@ -16,8 +18,8 @@ from registry_controller.api.meta import ObjectKey
 from registry_controller.api.selectors import Selector
 from registry_controller.group.objects import Event, EventType, Object
 
-_Slot = tuple[str, ObjectKey | None]
-"""A member, and an object there; None for the state of the member."""
+_Slot = tuple[str, int, ObjectKey | None]
+"""A member, how often it has left before, and an object there; None for the state of the member."""
 
 
 class Watch(AsyncIterator[Event]):
@@ -32,6 +34,7 @@ class Watch(AsyncIterator[Event]):
         self._labels = labels
         self._ended = ended
         self._events: OrderedDict[_Slot, Event] = OrderedDict()
+        self._departures = collections.Counter[str]()
         self._has_news = asyncio.Event()
         self._is_closed = False
 
@@ -75,7 +78,7 @@ class Watch(AsyncIterator[Event]):
         last = new or old
         if last is None or self._is_closed:
             return
-        place = (member, last.key)
+        place = (member, self._departures[member], last.key)
         waiting = self._events.get(place)
         if waiting is None:
             kind = EventType.DELETED if new is None else EventType.ADDED if old is None else EventType.MODIFIED
@@ -92,8 +95,13 @@ class Watch(AsyncIterator[Event]):
         """Queue the state of a member's objects, in the place of an earlier one."""
         if self._is_closed:
             return
-        place = (member, None)
+        departures = self._departures[member]
+        place = (member, departures, None)
         self._events.pop(place, None)
+        if state is EventType.LEFT:
+            if (member, departures - 1, None) in self._events:
+                return  # the consumer does not know yet that it has left before
+            self._departures[member] += 1
         self._put(place, Event(member, state, reason=reason, is_relisted=is_relisted))
 
     def _put(self, place: _Slot, event: Event) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, NoReturn, Protocol
 
@@ -94,6 +94,7 @@ def _no_limit() -> None:
 class Reflector:
     """Follows one kind and selection at one server, and delivers its objects to `handler`.
 
+    `find` looks for the kind in another version when this one is not served any more; NotServed when there is none.
     `check_room` is called at intervals while new objects come, and raises TooMuch at the limit. Reflectors with the
     same `turns` share the event loop fairly.
     """
@@ -106,6 +107,7 @@ class Reflector:
         scope: WatchScope,
         handler: EventHandler,
         observer: ServerObserver | None = None,
+        find: Callable[[Discovery], Awaitable[WatchScope]] | None = None,
         check_room: Callable[[], None] = _no_limit,
         turns: EvaluationLimiter | None = None,
     ) -> None:
@@ -113,6 +115,7 @@ class Reflector:
         self._discovery = discovery
         self._scope = scope
         self._observer: ServerObserver = observer or NoObserver()
+        self._find = find
         self._uses_watch_list = scope.uses_watch_list
         limiter = KindLimiter(turns or EvaluationLimiter(), scope.kind)
         self._delivery = Delivery(handler, limiter=limiter, check_room=check_room)
@@ -134,7 +137,7 @@ class Reflector:
             self._is_swapped = False
             error: RegistryError | None = None
             try:
-                await self._list_and_watch(await self._discovery.resolve(self._scope.kind))
+                await self._list_and_watch(await self._resolve())
             except RegistryError as caught:
                 error = caught
             lasted_s = loop.time() - began_s
@@ -163,6 +166,16 @@ class Reflector:
         if not self._scope.resumes:
             self._delivery.reset()
         self.retry_now()
+
+    async def _resolve(self) -> GVR:
+        """Return the resource of the kind, if need be in another version; its list replaces what is known."""
+        try:
+            return await self._discovery.resolve(self._scope.kind)
+        except NotServed:
+            if self._find is None:
+                raise
+        self._scope = await self._find(self._discovery)
+        return await self._discovery.resolve(self._scope.kind)
 
     async def _list_and_watch(self, gvr: GVR) -> None:
         """List unless a watch can resume, and then watch until the stream ends."""

@@ -80,7 +80,6 @@ def test_a_cluster_has_each_way_that_is_here_whatever_has_become_of_its_own(
             network_name="",
             clusters=sort_by_id([read, alias]),
             credentials={ObjectKey(NAMESPACE, name): value for name, value in found.items()},
-            disputed_secrets={},
             clones=CloneState(
                 aliases=frozenset({alias.uid} if is_proved else ()),
                 own_names={read.cluster_id: frozenset({read.name})},

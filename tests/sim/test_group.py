@@ -14,8 +14,10 @@ import pytest
 
 from registry_controller.api.errors import InvalidObject
 from registry_controller.group import Event, EventType, Group, Key, Watch
+from registry_controller.group.dialers import Context
+from registry_controller.group.sources import SECRET_LABEL, ContextSource, SecretSource
 from registry_controller.kube.connect import Reader
-from tests.sim.cluster.group import SimGroup, config_map, simulate
+from tests.sim.cluster.group import SimGroup, carry_over, config_map, simulate
 from tests.sim.cluster.member import NAMESPACE
 from tests.sim.cluster.operator import make_group
 from tests.sim.cluster.transport import Fault, Life
@@ -367,5 +369,263 @@ def test_the_bodies_of_a_watch_of_metadata_stay_at_the_member(kind: str, resourc
             received = b"".join(RecordingReader.received)
             assert b'"value":"3"' in received
             assert (b"canary-" in received) is not metadata_only
+
+    simulate(scenario, n=2)
+
+
+def widget(name: str, value: str) -> dict[str, Any]:
+    return {"kind": "Widget", "metadata": {"name": name, "namespace": "default"}, "spec": {"value": value}}
+
+
+@pytest.mark.parametrize("word", ["widgets", "widgets.sim.example"])
+def test_a_watch_follows_a_kind_into_the_version_that_is_served_now(word: str) -> None:
+    """What was deleted meanwhile is DELETED, and nothing else is."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        owner = group["b"]
+        for name in "xyz":
+            owner.create(widget(name, "1"))
+        async with operator_at(group, "a") as operator:
+            watch = operator.watch(word, namespace="default")
+            await take(watch)
+            for served in ("v1beta1", "v1"):
+                owner.server.change_versions("Widget", [served])
+                group.cut("b")
+                owner.apply(widget("x", f"at {served}"))
+                owner.delete("Widget", "y", namespace="default")
+                owner.create(widget("y", "again"))
+                events = await take(watch, for_s=90.0)
+                assert {one for one in brief(events) if one[1] is not STALE} == {
+                    ("b", MODIFIED, "x"), ("b", MODIFIED, "y"), ("b", MODIFIED, "z"), ("b", SYNCED, ""),
+                }  # fmt: skip
+                found = operator["b"].list(word)
+                assert {one.kind.version for one in found} == {served}
+                assert [one.manifest["spec"]["value"] for one in found] == [f"at {served}", "again", "1"]
+                owner.delete("Widget", "z", namespace="default")
+                assert brief(await take(watch)) == [("b", DELETED, "z")]
+                owner.create(widget("z", "1"))
+                await take(watch)
+
+    simulate(scenario, n=2)
+
+
+def test_a_kind_that_a_member_serves_later_or_for_a_time_only_is_followed_while_it_is_served() -> None:
+    """A kind that is not served proves nothing: its objects stay known, and stale."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        owner = group["b"]
+        relic = {"kind": "Relic", "metadata": {"name": "x", "namespace": "default"}, "spec": {}}
+        async with operator_at(group, "a") as operator:
+            watch = operator.watch("relics")
+            events = await take(watch, for_s=60.0)
+            assert {event.type for event in events} == {STALE}
+            assert "serves no kind relics" in events[-1].reason
+            owner.server.change_versions("Relic", ["v1beta1"])
+            owner.create(relic)
+            assert brief(await take(watch, for_s=90.0), of="b") == [("b", ADDED, "x"), ("b", SYNCED, "")]
+            owner.server.change_versions("Relic", [])
+            group.cut("b")
+            assert {kind for _, kind, _ in brief(await take(watch, for_s=90.0), of="b")} == {STALE}
+            assert [found.name for found in operator["b"].list("relics")] == ["x"]
+            owner.server.change_versions("Relic", ["v1beta1"])
+            owner.delete("Relic", "x", namespace="default")
+            events = await take(watch, for_s=120.0)
+            assert [one for one in brief(events, of="b") if one[1] is not STALE] == [
+                ("b", DELETED, "x"),
+                ("b", SYNCED, ""),
+            ]
+
+    simulate(scenario, n=2)
+
+
+def by_contexts(connect: Any) -> ContextSource:
+    return ContextSource([Context(name="a"), Context(name="b")])
+
+
+def by_secrets(connect: Any) -> SecretSource:
+    return SecretSource(Context(), namespace=NAMESPACE, label_selector=SECRET_LABEL, connect=connect)
+
+
+def publish(group: SimGroup) -> None:
+    """Put b's credentials into a Secret at a with the label, as a person does."""
+    data = group["b"].get("Secret", group["b"].published, namespace=NAMESPACE)["data"]
+    label, _, value = SECRET_LABEL.partition("=")
+    info = {"name": "fleet-b", "namespace": NAMESPACE, "labels": {label: value}}
+    group["a"].apply({"kind": "Secret", "metadata": info, "data": data})
+
+
+@pytest.mark.parametrize("source", [by_contexts, by_secrets])
+def test_a_member_that_nothing_describes_is_another_one_once_its_cluster_was_rebuilt(source: Any) -> None:
+    """The old objects are DELETED, and the old member has LEFT, with the reason; then come those of the new one."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        publish(group)
+        name = "b" if source is by_contexts else "fleet-b"
+        for obj in ("x", "y"):
+            group["b"].create(config_map(obj, {"of": "the old one"}))
+        async with operator_at(group, "a", source=source) as operator:
+            watch = operator.watch("configmaps", namespace="default")
+            assert (name, ADDED, "y") in brief(await take(watch))
+            before = operator[name].cluster_id
+            assert before == group["b"].id
+            group.rebuild("b")
+            group["b"].start()
+            group["b"].create(config_map("x", {"of": "the new one"}))
+            await asyncio.sleep(15.0)
+            publish(group)
+            events = await take(watch, for_s=20.0)
+            assert {event.type for event in events if event.member == name} == {STALE}
+            assert [found.name for found in operator[name].list("configmaps", namespace="default")] == ["x", "y"]
+            events = await take(watch, for_s=60.0)
+            assert [one for one in brief(events, of=name) if one[1] is not STALE] == [
+                (name, DELETED, "x"), (name, DELETED, "y"), (name, LEFT, ""), (name, ADDED, "x"), (name, SYNCED, ""),
+            ]  # fmt: skip
+            (reason,) = [event.reason for event in events if event.type is LEFT]
+            assert before in reason
+            assert group["b"].id in reason
+            assert operator[name].cluster_id == group["b"].id
+
+    simulate(scenario, n=2)
+
+
+def test_a_member_whose_name_leads_to_another_cluster_for_a_moment_has_not_left() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        group["b"].create(config_map("x", {}))
+        async with operator_at(group, "a", source=by_contexts) as operator:
+            watch = operator.watch("configmaps", namespace="default")
+            await take(watch)
+            old, wire = group["b"].server, group.wire("a", "b")
+            group.rebuild("b")
+            await take(watch, for_s=20.0)
+            assert "is another cluster now" in operator["b"].problem
+            wire.server = old
+            wire.cut()
+            events = await take(watch, for_s=90.0)
+            assert {kind for _, kind, _ in brief(events, of="b")} <= {STALE, SYNCED}
+            assert not operator["b"].is_stale("configmaps")
+            assert operator["b"].cluster_id == old.uid
+
+    simulate(scenario, n=2)
+
+
+def test_a_member_of_a_group_is_another_one_once_its_cluster_names_another_id() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        group["b"].create(config_map("x", {}))
+        async with operator_at(group, "a") as operator:
+            watch = operator.watch("configmaps", namespace="default")
+            await take(watch)
+            group.rebuild("b")
+            group["b"].start()
+            group["b"].create(config_map("y", {}))
+            await asyncio.sleep(30.0)
+            await take(watch)
+            carry_over(group["b"], group["a"])
+            events = await take(watch, for_s=60.0)
+            assert [one for one in brief(events, of="b") if one[1] is not STALE] == [
+                ("b", DELETED, "x"), ("b", LEFT, ""), ("b", ADDED, "y"), ("b", SYNCED, ""),
+            ]  # fmt: skip
+            assert group["b"].id in next(event.reason for event in events if event.type is LEFT)
+
+    simulate(scenario, n=2)
+
+
+def test_the_cluster_of_the_program_is_another_one_once_it_was_rebuilt() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here = group["a"]
+        here.create(config_map("x", {}))
+        async with operator_at(group, "a") as operator:
+            watch = operator.watch("configmaps", namespace="default")
+            await take(watch)
+            group.rebuild("a")
+            here.server.generation -= 1  # with the same certificate authority, so that connections go on
+            here.start()
+            here.create(config_map("y", {}))
+            events = await take(watch, for_s=120.0)
+            assert sorted(operator) == ["a"]
+            assert operator["a"].is_local
+            assert operator["a"].cluster_id == here.id
+            assert [found.name for found in operator["a"].list("configmaps", namespace="default")] == ["y"]
+            assert ("b", LEFT, "") in brief(events)
+
+    simulate(scenario, n=2)
+
+
+def test_what_a_member_has_after_it_came_back_follows_its_departure() -> None:
+    """A consumer that took nothing meanwhile hears both, in order; of several departures it hears one."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here = group["a"]
+        here.kill()
+        group["b"].create(config_map("x", {"n": "1"}))
+        async with operator_at(group, "a") as operator:
+            watch = operator.watch("configmaps", namespace="default")
+            await take(watch)
+            for _ in range(2):
+                held = here.get("Cluster", "b")
+                here.delete("Cluster", "b")
+                await asyncio.sleep(60.0)
+                assert sorted(operator) == ["a"]
+                here.create({**held, "metadata": {"name": "b"}})
+                await asyncio.sleep(60.0)
+                assert sorted(operator) == ["a", "b"]
+            events = await take(watch)
+            assert brief(events, of="b") == [("b", DELETED, "x"), ("b", LEFT, ""), ("b", ADDED, "x"), ("b", SYNCED, "")]
+
+    simulate(scenario, n=2)
+
+
+def test_a_member_does_not_leave_while_the_cluster_that_describes_it_is_silent() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, home = group["a"], group.wire("a", "a")
+        here.kill()
+        async with operator_at(group, "a") as operator:
+            held = here.get("Cluster", "b")
+            here.delete("Cluster", "b")
+            await asyncio.sleep(5.0)
+            home.set(Fault.REFUSED)
+            here.create({**held, "metadata": {"name": "b"}})
+            await asyncio.sleep(120.0)
+            assert operator.problem
+            assert sorted(operator) == ["a", "b"]
+            home.set(Fault.NONE)
+            await asyncio.sleep(120.0)
+            assert not operator.problem
+            assert sorted(operator) == ["a", "b"]
+
+    simulate(scenario, n=2)
+
+
+def test_an_object_of_a_known_revision_is_taken_again_after_the_restore_of_an_etcd() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        owner = group["b"]
+        for member in group.members:
+            member.kill()
+        for name in ("x", "y"):
+            owner.create(config_map(name, {"n": "0"}))
+        async with operator_at(group, "a") as operator:
+            watch = operator.watch("configmaps", namespace="default")
+            backup = owner.server.store.backup()
+            owner.apply(config_map("x", {"n": "lost"}))
+            owner.apply(config_map("y", {"n": "lost"}))
+            await take(watch)
+            before = operator["b"].get("configmaps", "x", namespace="default")
+            group.cut("b")
+            owner.server.store.restore(backup)
+            owner.apply(config_map("x", {"n": "1"}))
+            assert ("b", MODIFIED, "x") in brief(await take(watch, for_s=30.0))
+            found = operator["b"].get("configmaps", "x", namespace="default")
+            assert before is not None
+            assert found is not None
+            assert (found.uid, found.revision) == (before.uid, before.revision)
+            assert found.manifest["data"] == {"n": "1"}
 
     simulate(scenario, n=2)

@@ -27,7 +27,6 @@ B = ClusterUID("id-b")
 def resolve(
     *clusters: Cluster,
     found: Mapping[str, Credentials | str] | None = None,
-    disputed: Mapping[str, tuple[str, ...]] | None = None,
     clones: CloneState | None = None,
     network: str = "",
     of_cluster_api: frozenset[str] = frozenset(),
@@ -41,7 +40,6 @@ def resolve(
             network_name=network,
             clusters=sort_by_id(clusters),
             credentials={ObjectKey(NAMESPACE, name): value for name, value in by_name.items()},
-            disputed_secrets={ObjectKey(NAMESPACE, name): by for name, by in (disputed or {}).items()},
             clones=clones or CloneState(),
             of_cluster_api=frozenset(ObjectKey(NAMESPACE, name) for name in of_cluster_api),
         )
@@ -111,7 +109,7 @@ def test_p7_the_address_in_the_secret_is_another_way_than_the_endpoint() -> None
 
 
 def test_o7_a_secret_that_several_members_name_is_used_for_none() -> None:
-    resolution = resolve(cluster("b", secret="s"), cluster("c", secret="s"), disputed={"s": ("b", "c")})
+    resolution = resolve(cluster("b", secret="s"), cluster("c", secret="s"))
     problem = "Secret registry/s is named by the Clusters b, c: each needs one of its own"
     assert not any(found.ways for found in resolution.clusters.values())
     assert {name: reasons(found) for name, found in resolution.clusters.items()} == {
