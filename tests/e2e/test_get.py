@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from registry_controller.group import EventType, Group
+from registry_controller.kube.connect import READING, Reader
+from registry_controller.kube.writer import connect_local
 from tests.docs.documents import blocks
 from tests.e2e.commands import PROGRAM, contexts, merge_kubeconfigs, run
 from tests.e2e.group import BIN, ROOT, Member, config_map, eventually, grant, secret
@@ -189,3 +193,57 @@ def test_handlers_of_the_library_stand_beside_those_of_kopf(members: list[Member
         for member in members:
             member.kubectl("-n", "default", "delete", "configmap", "handled")
         eventually(lambda: f"{second.name} DELETED handled" in lines(), what="the deletion")
+
+
+class RecordingReader(Reader):
+    """A connection that keeps what lists and watches bring."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.received = list[bytes]()
+
+    async def list_page(self, *arguments: Any, **options: Any) -> bytes:
+        self.received.append(await super().list_page(*arguments, **options))
+        return self.received[-1]
+
+    @asynccontextmanager
+    async def stream(self, *arguments: Any, **options: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with super().stream(*arguments, **options) as chunks:
+            yield self._record(chunks)
+
+    async def _record(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for chunk in chunks:
+            self.received.append(chunk)
+            yield chunk
+
+
+@pytest.mark.parametrize("metadata_only", [False, True])
+async def test_a_watch_of_metadata_receives_no_bodies(members: list[Member], metadata_only: bool) -> None:
+    owner, readers, kind = members[1], list[RecordingReader](), "metadata" if metadata_only else "whole"
+
+    def create(name: str) -> None:
+        owner.create(config_map(name, {"value": "a-body"}, labels={"bodies": kind}))
+
+    first, second = (f"{kind}-{number}" for number in (1, 2))
+    create(first)
+
+    async def connect(_: Any) -> Reader:
+        writer = await connect_local(kubeconfig=owner.cluster.kubeconfig, methods=READING)
+        readers.append(RecordingReader(writer._transport))
+        return readers[-1]
+
+    source = Group.from_contexts(["owner"])._source
+    async with asyncio.timeout(120), Group(source, connect_by_context=connect) as group:
+        watch = group.watch("configmaps", label_selector=f"bodies={kind}", metadata_only=metadata_only)
+        names = list[str]()
+        async for event in watch:
+            if event.object is not None:
+                names.append(event.object.name)
+                assert event.object.has_body is not metadata_only
+            elif event.type is EventType.SYNCED:
+                await asyncio.to_thread(create, second)
+            if names == [first, second]:
+                break
+    received = b"".join(chunk for reader in readers for chunk in reader.received)
+    assert second.encode() in received
+    assert (b"a-body" in received) is not metadata_only

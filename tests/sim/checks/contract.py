@@ -469,3 +469,39 @@ async def _until(holds: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(30.0):
         while not await holds():  # noqa: ASYNC110 -- of what a server holds, nothing here rings
             await asyncio.sleep(0.1)
+
+
+@clause
+async def metadata_travels_alone_where_it_is_asked_for(api: Writer, namespace: str) -> None:
+    """A list, its single objects, and a watch: the bodies stay at the server, and the kind is PartialObjectMetadata."""
+    made = await create(api, namespace, config_map("x", {"a": "the-body"}, labels={"l": "1"}))
+    place, view = Selection(namespace), api.of_metadata()
+    raw = await view.list_page(CONFIG_MAPS, place, query={})
+    assert b"the-body" not in raw
+    listed = json.loads(raw)
+    assert (listed["apiVersion"], listed["kind"]) == ("meta.k8s.io/v1", "PartialObjectMetadataList")
+    (item,) = [item for item in listed["items"] if item["metadata"]["name"] == "x"]
+    assert (item["apiVersion"], item["kind"]) == ("meta.k8s.io/v1", "PartialObjectMetadata")
+    async for page in list_objects(api, CONFIG_MAPS, place, kind=CONFIG_MAP, metadata_only=True):
+        (found,) = [obj for obj in page.items if obj.key.name == "x"]
+        assert (found.uid, found.labels, page.refused) == (made["metadata"]["uid"], {"l": "1"}, 0)
+    async for page in list_objects(view, CONFIG_MAPS, place, kind=CONFIG_MAP):
+        assert list(page.items) == []  # whole objects were asked for
+        assert page.refused
+    _, present = await read_present(
+        api, CONFIG_MAPS, place, kind=CONFIG_MAP, key=ObjectKey(namespace, "x"), metadata_only=True
+    )
+    assert present is not None
+    assert b"the-body" not in present.raw
+    options: dict[str, Any] = {"kind": CONFIG_MAP, "timeout_s": 60, "on_open": lambda: None}
+    async with contextlib.aclosing(
+        watch_events(api, CONFIG_MAPS, place, resource_version="", initial=True, metadata_only=True, **options)
+    ) as events:
+        async for event in events:
+            assert not event.refused
+            if event.is_initial_end:
+                await replace(api, {**made, "data": {"a": "the-body-again"}})
+            elif event.object is not None and event.object.key.name == "x":
+                assert b"the-body" not in event.object.raw
+                if event.type is WatchEventType.MODIFIED:
+                    break

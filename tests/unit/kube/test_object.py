@@ -164,3 +164,14 @@ def test_the_metadata_of_large_objects_is_read() -> None:
 def test_the_last_version_that_etcd_can_have_is_one() -> None:
     raw = json.dumps({"metadata": {"name": "a", "resourceVersion": str(2**63 - 1)}})
     assert decode_object(raw.encode()).revision == 2**63 - 1
+
+
+def test_metadata_alone_stands_for_an_object_only_where_it_was_asked_for() -> None:
+    raw = json.dumps({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": "a"}})
+    assert decode_object(raw.encode(), kind=SECRET, metadata_only=True).key == ObjectKey("", "a")
+    whole = json.dumps({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}})
+    assert decode_object(whole.encode(), kind=SECRET, metadata_only=True).key == ObjectKey("", "a")
+    with pytest.raises(ProtocolError, match="is not of the kind"):
+        decode_object(raw.encode(), kind=SECRET)
+    with pytest.raises(ProtocolError, match="is not of the kind"):
+        decode_object(whole.replace("Secret", "Pod").encode(), kind=SECRET, metadata_only=True)

@@ -1,0 +1,72 @@
+"""A stream of the library: which states of an object are news."""
+
+from __future__ import annotations
+
+import json
+
+from registry_controller.api.meta import GVK
+from registry_controller.api.selection import EVERYTHING
+from registry_controller.group.objects import EventType, Object
+from registry_controller.group.streams import MemberStream, StreamRequest
+from registry_controller.kube.object import PartialObject, decode_object
+
+KIND = GVK("sim.example", "v1", "Widget")
+
+
+class _Consumer:
+    """Keeps the labels of the states that it is given."""
+
+    def __init__(self) -> None:
+        self.labels: list[dict[str, str]] = []
+
+    def on_change(self, member: str, old: Object | None, new: Object | None, *, is_relisted: bool) -> None:
+        self.labels.append(dict(new.labels) if new is not None else {})
+
+    def on_state(self, member: str, state: EventType, *, reason: str = "", is_relisted: bool = False) -> None:
+        pass
+
+
+def _widget(*, revision: int, value: str) -> PartialObject:
+    info = {"name": "x", "namespace": "n", "uid": "u", "resourceVersion": str(revision), "labels": {"value": value}}
+    return decode_object(json.dumps({"apiVersion": KIND.api_version, "kind": KIND.kind, "metadata": info}).encode())
+
+
+def _stream() -> tuple[MemberStream, _Consumer]:
+    stream, consumer = MemberStream("a", StreamRequest("widgets", EVERYTHING, metadata_only=False)), _Consumer()
+    stream.kind = KIND
+    stream.attach(consumer)
+    stream.on_object(_widget(revision=5, value="1"))
+    stream.on_synced(5)
+    return stream, consumer
+
+
+def test_a_known_revision_is_no_news() -> None:
+    stream, consumer = _stream()
+    stream.on_object(_widget(revision=5, value="2"))
+    assert consumer.labels == [{"value": "1"}]
+
+
+def test_a_known_revision_is_news_after_a_reset_until_the_next_list_is_complete() -> None:
+    stream, consumer = _stream()
+    stream.on_reset()
+    stream.on_object(_widget(revision=5, value="2"))
+    stream.on_synced(5)
+    stream.on_object(_widget(revision=5, value="3"))
+    assert consumer.labels == [{"value": "1"}, {"value": "2"}]
+
+
+def test_a_known_revision_that_may_lack_fields_is_news_in_the_next_list() -> None:
+    stream, consumer = _stream()
+    stream.on_doubt(5)
+    stream.on_object(_widget(revision=5, value="2"))
+    assert consumer.labels == [{"value": "1"}]
+    stream.on_doubt(4)
+    stream.on_object(_widget(revision=5, value="2"))
+    assert consumer.labels == [{"value": "1"}, {"value": "2"}]
+
+
+def test_an_object_in_another_version_is_news() -> None:
+    stream, consumer = _stream()
+    stream.kind = KIND._replace(version="v2")
+    stream.on_object(_widget(revision=5, value="1"))
+    assert consumer.labels == [{"value": "1"}, {"value": "1"}]
