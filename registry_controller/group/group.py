@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-_MISSING: Final = f"it is described no more, for {LEAVES_AFTER_S:.0f} s"
+_MISSING: Final = f"its Cluster or Secret is missing for {LEAVES_AFTER_S:.0f} s"
 
 
 class _NoRelayed:
