@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config.config_exception import ConfigException
-from kubernetes.aio.config.kube_config import list_kube_config_contexts, load_kube_config
+from kubernetes.aio.config.kube_config import KubeConfigLoader, list_kube_config_contexts, load_kube_config
 
 from registry_controller.api.errors import InvalidOption
 from registry_controller.kube.failures import KUBECONFIG, POD
@@ -163,12 +163,28 @@ async def _load(files: str, *, context: str | None) -> Configuration:
     _check_exists(files)
     configuration = Configuration()
     try:
-        await load_kube_config(  # type: ignore[no-untyped-call]
+        loader = await load_kube_config(  # type: ignore[no-untyped-call]
             config_file=files, context=context, client_configuration=configuration, persist_config=False
         )
     except _UNUSABLE as error:
         raise InvalidOption(_explain_kubeconfig(files, error, context=context)) from error
+    _check_plugin(loader, configuration, files=files)
     return configuration
+
+
+def _check_plugin(loader: KubeConfigLoader, configuration: Configuration, *, files: str) -> None:
+    """Raise InvalidOption where the user's exec plugin failed: the library logs that, and goes on without credentials.
+
+    The requests of such a user are anonymous, and the API server answers that a right is missing.
+    """
+    user: Any = loader._user  # where refresh_token of the library finds the plugin, too
+    if user is None or "exec" not in user or configuration.api_key.get("BearerToken") or configuration.cert_file:
+        return
+    plugin: Any = user.safe_get("exec")
+    program = f" {plugin['command']}" if isinstance(plugin, dict) and isinstance(plugin.get("command"), str) else ""
+    raise InvalidOption(
+        f"kubeconfig {files}: the program{program} of its user (exec) gives no credentials; install it, or log in again"
+    )
 
 
 def _explain_kubeconfig(files: str, error: Exception, *, context: str | None) -> str:

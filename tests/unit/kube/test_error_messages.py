@@ -390,6 +390,18 @@ async def test_a_kubeconfig_that_cannot_be_read_is_named(
     check_message(str(caught.value), where=f"kubeconfig {path}")
 
 
+@pytest.mark.parametrize("command", ["/bin/false", "/absent/plugin"], ids=["it fails", "it is not installed"])
+async def test_an_exec_plugin_without_credentials_is_named(home: Path, command: str) -> None:
+    """Without this check, requests are anonymous, and the answer is that a right is missing."""
+    plugin = f"{{apiVersion: client.authentication.k8s.io/v1, command: {command}}}"
+    path = home / "kubeconfig"
+    path.write_text(CONTEXTS.replace("user: {}", f"user: {{exec: {plugin}}}"))
+    with pytest.raises(InvalidOption) as caught:
+        await connect_local(kubeconfig=path, context="c")
+    assert f"the program {command} of its user (exec) gives no credentials" in str(caught.value)
+    check_message(str(caught.value), where=f"kubeconfig {path}")
+
+
 async def test_without_a_kubeconfig_the_next_step_is_to_name_one(home: Path) -> None:
     with pytest.raises(InvalidOption) as caught:
         await connect_local(kubeconfig=home / "absent")
