@@ -34,6 +34,11 @@ def run_to_end(work: Coroutine[Any, Any, _T]) -> _T:
         raise OptionFailure(str(error)) from None
     except RegistryError as error:
         raise click.ClickException(explain_error(error)) from None
+    except ExceptionGroup as errors:  # a Group of members fails as a task group does
+        wrong, others = errors.split(InvalidOption)
+        if wrong is None or others is not None:
+            raise
+        raise OptionFailure(str(wrong.exceptions[0])) from None
 
 
 def name_context(text: str, context: str | None) -> str:

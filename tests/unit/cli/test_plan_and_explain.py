@@ -1,4 +1,4 @@
-"""`plan` and `explain` on the command line, where no cluster is needed: what is refused, and with which exit code."""
+"""`plan`, `explain` and `get` on the command line, where no cluster is needed: refusals, and their exit codes."""
 
 from __future__ import annotations
 
@@ -78,6 +78,15 @@ def test_a_kubeconfig_that_cannot_be_used_says_why(tmp_path: Path, text: str, co
     assert f"kubeconfig {file}" in err
     assert said in err
     assert "hush" not in err
+
+
+@pytest.mark.parametrize("command", ["get", "watch"])
+def test_a_group_is_not_read_with_a_kubeconfig_that_cannot_be_used(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(KUBECONFIG.replace("CURRENT", "one"))
+    code, out, err = ask(command, "secrets", "--kubeconfig", str(file), "--context", "two")
+    assert (code, out) == (2, "")
+    assert f"kubeconfig {file}: has no context two; it has broken, one" in err
 
 
 @pytest.mark.parametrize(
