@@ -14,7 +14,7 @@ from registry_controller.api.errors import RegistryError
 from registry_controller.core.decision.decision import Reason
 from registry_controller.engine import Engine
 from registry_controller.planner.explain import ExplainedSource, Explanation
-from registry_controller.planner.output import ClusterNames
+from registry_controller.planner.output import ClusterNames, format_unread
 from registry_controller.planner.plan import PlanAction, PlanRow
 
 
@@ -63,7 +63,11 @@ async def view_object(found: Explanation, engine: Engine, names: ClusterNames) -
     owner = found.owner or (source.ref.owner if source is not None else None)
     since = "" if state in _WITHOUT_SINCE or source is None else await _read_last_change(engine, source)
     return MemberView(
-        names.get_name(found.local), names.get_name(owner) if owner else "", state, since, _explain(found, row, state)
+        names.get_name(found.local),
+        names.get_name(owner) if owner else "",
+        state,
+        since,
+        _explain(found, row, state, names),
     )
 
 
@@ -80,13 +84,21 @@ def find_state(found: Explanation, row: PlanRow | None) -> ObjectState:
         return ObjectState.IN_STEP
     if found.marks is not None:
         return ObjectState.LEFT
-    return ObjectState.UNKNOWN if found.is_unread_here else ObjectState.MISSING
+    return ObjectState.UNKNOWN if _may_exist(found) else ObjectState.MISSING
 
 
-def _explain(found: Explanation, row: PlanRow | None, state: ObjectState) -> str:
+def _may_exist(found: Explanation) -> bool:
+    """Return whether the object may be in a cluster that could not be read; no decision about it counts then."""
+    return found.is_unread_here or not (found.is_found or found.is_complete)
+
+
+def _explain(found: Explanation, row: PlanRow | None, state: ObjectState, names: ClusterNames) -> str:
     if state in (ObjectState.OWNED, ObjectState.IN_STEP) and not found.problems:
         return ""
-    if state is ObjectState.IN_STEP:
+    is_open = state is ObjectState.UNKNOWN or (row is not None and row.reason == Reason.OWNER_NOT_HEARD.value)
+    if is_open and found.unread:
+        return format_unread(found.unread[0], names)
+    if state in (ObjectState.IN_STEP, ObjectState.UNKNOWN):
         return f"unavailable: {found.problems[0]}"
     if row is not None and row.failed is not None:
         return ": ".join(filter(None, row.failed))

@@ -10,7 +10,7 @@ from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.core.decision.decision import Reason
 from registry_controller.core.decision.state import SourceRef
 from registry_controller.engine import Engine
-from registry_controller.planner.explain import ExplainedSource, Explanation
+from registry_controller.planner.explain import ExplainedSource, Explanation, UnreadObject
 from registry_controller.planner.plan import Plan, PlanAction, PlanRow
 from registry_controller.planner.rule_fit import Fit, RuleFit
 
@@ -84,7 +84,7 @@ def format_explanation(found: Explanation, names: ClusterNames) -> str:
         lines += [f"  is copied to {target} here" for target in source.targets]
     shown = [row for row in found.planned if _is_shown(row, found)]
     lines += ["", *(_format_decision(row, names) for row in shown)] if shown else []
-    unread = [f"not read: {_format_cluster(unread.cluster, names)}: {unread.message}" for unread in found.unread]
+    unread = [format_unread(unread, names) for unread in found.unread]
     return "\n".join([*lines, *unread, *_format_problems(found.problems)])
 
 
@@ -93,6 +93,11 @@ def _is_shown(row: PlanRow, found: Explanation) -> bool:
     if found.is_found or row.reason != Reason.NOT_WANTED.value:
         return True
     return not found.is_complete and all(fit.fit is Fit.IDLE for fit in found.rules)
+
+
+def format_unread(unread: UnreadObject, names: ClusterNames) -> str:
+    """Return the line about a cluster in which an object could not be read."""
+    return f"not read: {_format_cluster(unread.cluster, names)}: {unread.message}"
 
 
 def _format_cluster(cluster_id: ClusterUID, names: ClusterNames) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from registry_controller.core.decision.marks import Marks
+from registry_controller.engine import Engine
 from registry_controller.planner.explain import Explanation, UnreadObject
-from registry_controller.planner.member_view import ObjectState, find_last_change, find_state
+from registry_controller.planner.member_view import ObjectState, find_last_change, find_state, view_object
 from registry_controller.planner.plan import PlanAction, PlanRow
 from tests.unit.planner.planned_results import LOCAL, PEER, TARGET
+from tests.unit.planner.test_output import NAMES
 
 NATIVE, COPY = Marks(None, None, False, False), Marks(PEER, None, False, False)
 
@@ -52,6 +54,32 @@ def test_the_state_follows_the_decision(marks: Marks | None, decided: PlanRow | 
 def test_an_object_that_cannot_be_read_is_unknown() -> None:
     found = explanation(unread=(UnreadObject(LOCAL, "refused"),))
     assert find_state(found, row(PlanAction.SKIP, "NotWanted")) is ObjectState.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        (
+            {"unread": (UnreadObject(PEER, "refused"),), "problems": ("peer b: refused, too",)},
+            "not read: peer b: refused",
+        ),
+        ({"problems": ("peer b: no answer",)}, "unavailable: peer b: no answer"),
+    ],
+)
+async def test_an_object_that_a_peer_may_have_is_unknown_and_the_peer_is_named(
+    fields: dict[str, Any], why: str
+) -> None:
+    """That no rule wants what was not found is no answer then."""
+    found = explanation(planned=(row(PlanAction.SKIP, "NotWanted"),), **fields)
+    view = await view_object(found, cast("Engine", None), NAMES)
+    assert (view.state, view.why) == (ObjectState.UNKNOWN, why)
+
+
+async def test_an_owner_that_is_not_listed_names_the_missing_right() -> None:
+    unread = (UnreadObject(PEER, "refused"),)
+    found = explanation(planned=(row(PlanAction.WAIT, "OwnerNotHeard"),), unread=unread)
+    view = await view_object(found, cast("Engine", None), NAMES)
+    assert (view.state, view.why) == (ObjectState.WAITING, "not read: peer b: refused")
 
 
 def test_the_last_change_is_the_last_write_but_for_the_status() -> None:
