@@ -39,7 +39,8 @@ class MemberConnection(PeerConnection[Dialer | ContextDialer]):
         for held in self.streams.values():
             if held.request.shows(request):
                 return held
-        stream = self.streams[request] = MemberStream(self.name, request)
+        by_context = isinstance(self.dialer, ContextDialer)
+        stream = self.streams[request] = MemberStream(self.name, request, by_context=by_context)
         if not self.is_alive:
             stream.mark_stale(self.failure)
         self._follow(stream)

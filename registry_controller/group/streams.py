@@ -9,12 +9,13 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from registry_controller.api.errors import RegistryError
+from registry_controller.api import meta
+from registry_controller.api.errors import Forbidden, RegistryError
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.group.objects import EventType, Object, read_object
 from registry_controller.kube.object import PartialObject
-from registry_controller.report.reasons import with_grant
+from registry_controller.report.reasons import describe_grant
 from registry_controller.watch.event_handler import EventHandler
 
 
@@ -47,10 +48,14 @@ class Consumer(Protocol):
 
 
 class MemberStream(EventHandler):
-    """One stream. `kind` is None until the member has resolved the resource; `problem` is why it is stale."""
+    """One stream. `kind` is None until the member has resolved the resource; `problem` is why it is stale.
 
-    def __init__(self, member: str, request: StreamRequest) -> None:
+    `by_context` is true where the member is read with the rights of the user, and not of its reader.
+    """
+
+    def __init__(self, member: str, request: StreamRequest, *, by_context: bool) -> None:
         self.request = request
+        self._by_context = by_context
         self.kind: GVK | None = None
         self.is_namespaced = True
         self.is_complete = False
@@ -145,7 +150,13 @@ class MemberStream(EventHandler):
 
     def on_error(self, error: RegistryError) -> None:
         """Note that the objects may be out of date."""
-        self.mark_stale(with_grant(error, is_local=False))
+        self.mark_stale(self._explain(error))
+
+    def _explain(self, error: RegistryError) -> str:
+        if not (isinstance(error, Forbidden) and error.lacks_right):
+            return str(error)
+        label = describe_grant(meta.READER_AGGREGATED, place="there")
+        return f"{error}; {'grant it to the user of that context' if self._by_context else label}"
 
     def on_recovered(self) -> None:
         """Note that the objects are current again; after a list that was reported already."""

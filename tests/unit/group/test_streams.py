@@ -1,9 +1,12 @@
-"""A stream of the library: which states of an object are news."""
+"""A stream of the library: which states of an object are news, and the reason of one that a member does not show."""
 
 from __future__ import annotations
 
 import json
 
+import pytest
+
+from registry_controller.api.errors import Forbidden, RegistryError, Unreachable
 from registry_controller.api.meta import GVK
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.group.objects import EventType, Object
@@ -11,6 +14,7 @@ from registry_controller.group.streams import MemberStream, StreamRequest
 from registry_controller.kube.object import PartialObject, decode_object
 
 KIND = GVK("sim.example", "v1", "Widget")
+REQUEST = StreamRequest("pods", EVERYTHING, metadata_only=True)
 
 
 class _Consumer:
@@ -70,3 +74,19 @@ def test_an_object_in_another_version_is_news() -> None:
     stream.kind = KIND._replace(version="v2")
     stream.on_object(_widget(revision=5, value="1"))
     assert consumer.labels == [{"value": "1"}, {"value": "1"}]
+
+
+@pytest.mark.parametrize(
+    ("error", "by_context", "end"),
+    [
+        (Forbidden("watch pods.v1: 403 Forbidden", lacks_right=True), False, 'reader-aggregated: "true" there'),
+        (Forbidden("watch pods.v1: 403 Forbidden", lacks_right=True), True, "grant it to the user of that context"),
+        (Unreachable("no answer"), False, "no answer"),
+    ],
+    ids=["of the reader", "of the user", "no right"],
+)
+def test_a_missing_right_names_the_account_that_lacks_it(error: RegistryError, by_context: bool, end: str) -> None:
+    """The chart grants its reader no right on most kinds, so no message refers to the chart."""
+    stream = MemberStream("b", REQUEST, by_context=by_context)
+    stream.on_error(error)
+    assert stream.problem.endswith(end)
