@@ -223,8 +223,13 @@ class SiteChecks:
             return [self._fail("published", str(error), Problem.NOT_PUBLISHED)]
         if not isinstance(found, Published):
             return [self._fail("published", found, Problem.NOT_PUBLISHED)]
+        try:  # with the CA of its Cluster's endpoint, which the other members use in place of the Secret's
+            cluster = read_or_none(found.cluster)
+            credentials = with_endpoint(found.credentials, cluster.endpoint_for("") if cluster is not None else None)
+        except InvalidKubeconfig as error:
+            return [CheckResult(found.name, "kubeconfig", Level.FAIL, str(error), Problem.KUBECONFIG)]
         others = (OtherCA(f"the connection of {self._site.client.place}", self._site.client.ca_pem),)
-        target = _target(found.name, self._site.cluster_id, found.credentials, key_of(found.secret).namespace, others)
+        target = _target(found.name, self._site.cluster_id, credentials, key_of(found.secret).namespace, others)
         return await probe(target)
 
     async def _check_peers(self) -> Sequence[CheckResult]:

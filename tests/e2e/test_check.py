@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,24 @@ def test_a_missing_right_of_the_reader_is_named_with_its_remedy(members: list[Me
     (found,) = failures(done)
     assert (found["cluster"], found["check"], found["problem"]) == ("test-2", "rights", "MissingRight")
     assert "registry-controller rbac" in found["remedy"]
+
+
+def test_a_ca_of_the_endpoint_that_did_not_sign_is_found_in_its_own_cluster(
+    members: list[Member], kubeconfig: Path
+) -> None:
+    """The other members verify the certificate with it, and not with the CA in the Secret, which is right."""
+    wrong = base64.b64encode(members[1].get("configmap", "kube-root-ca.crt")["data"]["ca.crt"].encode()).decode()
+    server = members[0].cluster.server
+    held = json.dumps({"spec": {"kubernetesApiEndpoints": [{"serverAddress": server, "caBundle": wrong}]}})
+    members[0].kubectl("patch", "cluster", "test-1", "--type", "merge", "-p", held)
+    try:
+        found = failures(check(kubeconfig, "-o", "json"))
+    finally:
+        members[0].kubectl(
+            "patch", "cluster", "test-1", "--type", "merge", "-p", '{"spec": {"kubernetesApiEndpoints": null}}'
+        )
+    assert [(one["cluster"], one["check"]) for one in found] == [("test-1", "certificate")]
+    assert "spec.kubernetesApiEndpoints[].caBundle of Cluster test-1" in found[0]["remedy"]
 
 
 def test_a_definition_of_another_release_is_named(members: list[Member], kubeconfig: Path) -> None:
