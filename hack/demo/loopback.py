@@ -38,7 +38,8 @@ class LoopbackStage:
         tools.mkdir()
         for tool in ("kubectl", "helm"):
             (tools / tool).symlink_to(binaries[tool])
-        (tools / "registry-controller").symlink_to(_BIN / "registry-controller")
+        for tool in ("registry-controller", "kubectl-cluster_registry"):
+            (tools / tool).symlink_to(_BIN / tool)
         self._tools = tools
         homes = {
             f"HELM_{kind}_HOME": f"{self._group.directory}/helm/{kind.lower()}" for kind in ("CACHE", "CONFIG", "DATA")
@@ -85,5 +86,6 @@ class LoopbackStage:
         lines = [f"export KUBECONFIG={self._group.kubeconfig}", f"export PATH={self._tools}:$PATH"]
         lines += [f"{actor.kubectl} get clusters -o wide" for actor in self.actors[:1]]
         lines += [f"{self.actors[0].kubectl} get resourcesyncrules"]
+        lines += [f"registry-controller status {' '.join(f'--context {actor.context}' for actor in self.actors)}"]
         lines += [f"less {kubelet.log}    # the daemon of {name}" for name, kubelet in self._kubelets.items()]
         return "\n".join(lines)
