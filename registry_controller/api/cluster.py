@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject
@@ -69,6 +71,13 @@ class Cluster:
     def published_endpoint(self) -> Endpoint | None:
         """Return the endpoint for the Secret that the local cluster publishes: the first without a network, or None."""
         return next((endpoint for endpoint in self.endpoints if not endpoint.client_network), None)
+
+
+class ClusterIdentity(NamedTuple):
+    """The parts of a Cluster by which rules and objects select it."""
+
+    name: str
+    labels: Mapping[str, str]
 
 
 def read_cluster(manifest: meta.Manifest) -> Cluster:

@@ -49,6 +49,11 @@ CLUSTER_DISABLED: Final = f"{_NAMES}/cluster-disabled"
 SYNC_DISABLED: Final = f"{_NAMES}/resource-sync-disabled"
 """Annotation, any value. On a source: no new copies. On a copy, set by a person: the copy stays unchanged."""
 
+TARGET_CLUSTERS: Final = f"{_NAMES}/target-clusters"
+TARGET_CLUSTER_SELECTOR: Final = f"{_NAMES}/target-cluster-selector"
+"""Annotations of a source: the names of the Clusters that copy it, and a label selector for them. A rule obeys them
+with `objectTargets: Required`. A copy has none."""
+
 ALLOW_DELETIONS: Final = f"{_NAMES}/allow-deletions"
 """Annotation of a rule or Cluster: allows the deletions that were halted at the time in its value."""
 

@@ -67,26 +67,45 @@ def read_selector(field: Field, *, labels_field: str = "matchLabels") -> Selecto
     return Selector(tuple(wanted))
 
 
-COMMAS: Final = re.compile(r",(?![^(]*\))")
-"""The commas between requirements, not those between the values of one: `a in (1,2),b=3`."""
+_SIGN: Final = re.compile(r"[,()]")
+_MOST_SHOWN: Final = 80
 _NAME: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
 _VALUE: Final = r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?"
 _REQUIREMENT: Final = re.compile(
-    rf"\s*(?:(?P<not>!\s*)?(?P<alone>{_NAME})"
+    rf"(?P<not>!\s*)?(?P<alone>{_NAME})"
     rf"|(?P<key>{_NAME})\s*(?P<sign>==|=|!=)\s*(?P<value>{_VALUE})"
-    rf"|(?P<of>{_NAME})\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\))\s*"
+    rf"|(?P<of>{_NAME})\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\)"
 )
 
 
-def parse_selector(text: str) -> Selector:
-    """Parse a label selector as kubectl takes it: `a=b,c!=d,e in (f,g),h notin (i),j,!k`; InvalidObject otherwise."""
-    return Selector(tuple(_parse_requirement(part) for part in COMMAS.split(text))) if text.strip() else Selector()
+def parse_selector(text: str, *, path: str = "label_selector") -> Selector:
+    """Parse a label selector as kubectl takes it: `a=b,c!=d,e in (f,g),h notin (i),j,!k`; InvalidObject otherwise.
+
+    `path` is the path of the text, for the error. The time is linear in the length of the text.
+    """
+    if not text.strip():
+        return Selector()
+    return Selector(tuple(_parse_requirement(part, path) for part in split_requirements(text)))
 
 
-def _parse_requirement(text: str) -> Requirement:
-    found = _REQUIREMENT.fullmatch(text)
+def split_requirements(text: str) -> list[str]:
+    """Split a selector at the commas between requirements, not at those between the values of one: `a in (1,2),b=3`."""
+    parts, start, is_inside = list[str](), 0, False
+    for found in _SIGN.finditer(text):
+        sign = found[0]
+        if sign != ",":
+            is_inside = sign == "("
+        elif not is_inside:
+            parts.append(text[start : found.start()])
+            start = found.end()
+    return [*parts, text[start:]]
+
+
+def _parse_requirement(text: str, path: str) -> Requirement:
+    found = _REQUIREMENT.fullmatch(text.strip())
     if found is None:
-        raise InvalidObject("label_selector", f"{text.strip()!r} is no requirement such as a=b, a!=b, a in (b,c) or !a")
+        shown = text.strip()[:_MOST_SHOWN]
+        raise InvalidObject(path, f"{shown!r} is no requirement such as a=b, a!=b, a in (b,c) or !a")
     if found["alone"] is not None:
         return Requirement(found["alone"], Operator.DOES_NOT_EXIST if found["not"] else Operator.EXISTS)
     if found["key"] is not None:

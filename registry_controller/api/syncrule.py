@@ -18,6 +18,8 @@ KEY_PARTS: Final = ("name", "namespace")
 """The fields of `objectKey`."""
 POLICIES: Final = ("Orphan", "Delete")
 """The values of `deletionPolicy`."""
+OBJECT_TARGETS: Final = ("Ignore", "Required")
+"""The values of `objectTargets`."""
 _INT32 = range(-(2**31), 2**31)
 
 
@@ -110,9 +112,15 @@ class Targets:
         return (not self.names or name in self.names) and self.labels.matches(labels)
 
 
+ANY_CLUSTER: Final = Targets((), Selector())
+
+
 @dataclass(frozen=True, slots=True)
 class SyncRule:
-    """A ResourceSyncRule object whose fields have the right types."""
+    """A ResourceSyncRule object whose fields have the right types.
+
+    With `requires_targets` the rule copies an object only to the clusters that the object names.
+    """
 
     name: str
     uid: str
@@ -123,9 +131,18 @@ class SyncRule:
     features: tuple[FeatureMatch, ...]
     deletion_policy: str
     targets: Targets | None
+    requires_targets: bool
     suspend: bool
     create_namespaces: bool
     sync_disabled: bool
+
+    @property
+    def asks_for(self) -> Targets | None:
+        """The selector for the Cluster of the cluster that applies the rule; None where the rule needs no Cluster.
+
+        A rule with `requires_targets` needs any Cluster, because objects name it.
+        """
+        return ANY_CLUSTER if self.targets is None and self.requires_targets else self.targets
 
     @property
     def has_templates(self) -> bool:
@@ -151,6 +168,7 @@ def read_rule(manifest: meta.Manifest) -> SyncRule:
         features=tuple(read_feature_match(item) for item in spec["clusterFeatureMatch"].items()),
         deletion_policy=read_policy(manifest),
         targets=_read_targets(spec["targetClusters"]),
+        requires_targets=_requires_targets(spec["objectTargets"]),
         suspend=spec["suspend"].flag(),
         create_namespaces=spec["createNamespaces"].flag(),
         sync_disabled=meta.SYNC_DISABLED in annotations,
@@ -163,6 +181,13 @@ def read_policy(manifest: meta.Manifest) -> str:
     if policy not in POLICIES:
         raise InvalidObject("spec.deletionPolicy", "must be Orphan or Delete")
     return policy
+
+
+def _requires_targets(field: Field) -> bool:
+    value = field.text("Ignore")
+    if value not in OBJECT_TARGETS:
+        raise InvalidObject(field.path, "must be Ignore or Required")
+    return value == "Required"
 
 
 def _read_targets(field: Field) -> Targets | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from registry_controller.api import meta, names
-from registry_controller.api.cluster import Cluster, read_cluster
+from registry_controller.api.cluster import Cluster, ClusterIdentity, read_cluster
 from registry_controller.api.deleted_rules import DeletedRule, read_deleted_rules
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import read_feature
@@ -32,7 +32,7 @@ from registry_controller.cache.rule_copies import RuleCopies
 from registry_controller.cache.rule_definitions import RuleDefinitions
 from registry_controller.cache.rule_events import RuleEvents, last_policy
 from registry_controller.cache.settled_clusters import SettledClusters
-from registry_controller.cache.stored_objects import OwnIdentity, StoredCluster, StoredRule
+from registry_controller.cache.stored_objects import StoredCluster, StoredRule
 from registry_controller.core.decision.marks import Marks, read_marks
 from registry_controller.core.decision.stored_spec import NOT_AS_WRITTEN, goes_on
 from registry_controller.core.decision.withdrawal import DeletionFacts, Withdrawal, evaluate_withdrawal
@@ -239,10 +239,10 @@ class Registry:
         found = self.standing_features()
         return not any(is_own_tombstone(one, of=local) or is_later_tombstone(one, of=local) for one in found)
 
-    def own_identity(self, local: ClusterUID) -> OwnIdentity | None:
+    def own_identity(self, local: ClusterUID) -> ClusterIdentity | None:
         """Return what selectors see of our own Cluster; None while there is not exactly one."""
         own = self.own_cluster(local)
-        return None if own is None else OwnIdentity(meta.metadata_of(own).get("name", ""), meta.labels_of(own))
+        return None if own is None else ClusterIdentity(meta.metadata_of(own).get("name", ""), meta.labels_of(own))
 
     def asking_rules(self, kind: GVK) -> Iterator[SyncRule]:
         """List the acting rules that read a kind in any version: those that are accepted and not suspended."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from registry_controller.api.cluster import Cluster
 from registry_controller.api.meta import ClusterUID, GroupKind, Manifest
@@ -84,10 +82,3 @@ class StoredRule:
         if self.is_unclear:
             return Maker(self.marks.owner or ClusterUID(""), "", reads)
         return Maker(self.marks.owner or local, provenance.uid if provenance else self.rule.uid, reads)
-
-
-class OwnIdentity(NamedTuple):
-    """The parts of our own Cluster that `targetClusters` selects by."""
-
-    name: str
-    labels: Mapping[str, str]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from typing import Any, Final, NamedTuple, TypeVar
 
 from registry_controller.api import meta
+from registry_controller.api.cluster import ClusterIdentity
 from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID, Manifest
 from registry_controller.api.syncrule import SyncRule
@@ -53,6 +54,8 @@ class RuleRequest(NamedTuple):
     selects_us: bool | None
     synced: bool
     maker: Maker | None
+    named: ClusterIdentity | None = None
+    """Our own Cluster, for a rule that copies only objects that name it."""
 
 
 class _Assignment(NamedTuple):
@@ -113,7 +116,8 @@ class WatchPlanner:
         await self._selection.update(peers)
         self._deletions.update(peers)
         found = self._registry.active_rules(self._local)
-        active = [rule for rule in found if self._selection.selects_us(rule.rule)]
+        own = self._selection.own
+        active = [rule.with_own(own) for rule in found if self._selection.selects_us(rule.rule)]
         self.active = {found.rule.name: found for found in active}
         kinds = list_target_kinds(active, watched=self._local_cluster.kinds, served=self._orphans.served)
         watched = self._orphans.with_kinds(kinds)
@@ -144,6 +148,7 @@ class WatchPlanner:
                 held.rule is not None and self._selection.selects_us(held.rule),
                 held.is_synced(self._local),
                 held.maker(self._local),
+                self._selection.own if held.rule is not None and held.rule.requires_targets else None,
             )
             for name, held in self._registry.acting.items()
         }

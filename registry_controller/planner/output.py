@@ -161,7 +161,8 @@ def _format_owner(source: ExplainedSource, names: ClusterNames) -> str:
 
 def _format_fit(fit: RuleFit) -> str:
     why = f": {fit.path}: {fit.message}" if fit.path else ""
-    return f"rule {fit.rule} {fit.fit.value}{why}"
+    notes = "".join(f"\n    ignored: {note}" for note in fit.notes)
+    return f"rule {fit.rule} {fit.fit.value}{why}{notes}"
 
 
 def _format_decision(row: PlanRow, names: ClusterNames) -> str:
@@ -254,6 +255,7 @@ def _build_fit(fit: RuleFit) -> JsonDocument:
         "fit": fit.fit.name.capitalize(),
         "path": fit.path or None,
         "message": fit.message or None,
+        "ignored": fit.notes,
     }
 
 

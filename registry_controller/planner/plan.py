@@ -21,6 +21,7 @@ from registry_controller.core.decision.decision import Apply, Hold, Reason, Skip
 from registry_controller.core.decision.marks import Voice
 from registry_controller.core.decision.state import SourceRef, TargetState
 from registry_controller.core.mutation.left_fields import format_path
+from registry_controller.core.rules.destinations import is_unreadable
 from registry_controller.core.rules.mismatch import Mismatch, find_feature_mismatch, get_target_mismatch
 from registry_controller.core.rules.schema import describe_pruned
 from registry_controller.engine import Engine
@@ -256,7 +257,8 @@ def _list_unevaluated(engine: Engine, rules: Iterable[str]) -> Iterator[PlanRow]
             for key, error in cache.unclear.get(rule, {}).items():
                 target = Target(cache.kind.group, cache.kind.kind, *key)
                 source = SourceRef(cache.peer, cache.kind, key)
-                yield PlanRow(PlanAction.FAIL, target, rule, cache.peer, Reason.NOT_EVALUATED.value, str(error), source)
+                why = Reason.TARGETS_UNREADABLE if is_unreadable(error) else Reason.NOT_EVALUATED
+                yield PlanRow(PlanAction.FAIL, target, rule, cache.peer, why.value, str(error), source)
 
 
 def _list_notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
@@ -311,4 +313,4 @@ def find_idle_reason(engine: Engine, stored: StoredRule) -> Mismatch | None:
     bar = stored.bar(engine.registry.allowance, local=engine.local)
     if bar is not None:
         return Mismatch(bar.path, bar.message)
-    return get_target_mismatch(engine.selection.selects_us(stored.rule))
+    return get_target_mismatch(stored.rule, selected=engine.selection.selects_us(stored.rule))

@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, read_feature
 from registry_controller.api.meta import GVK, Target
 from registry_controller.api.names import CORE_RULES
+from registry_controller.api.syncrule import SyncRule
 from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.core.decision.marks import is_made_by_controller, is_membership, read_marks
 from registry_controller.core.decision.state import SourceRef
-from registry_controller.core.rules.mismatch import find_feature_mismatch, find_mismatch
+from registry_controller.core.rules.mismatch import (
+    describe_ignored_names,
+    find_destination_mismatch,
+    find_feature_mismatch,
+    find_mismatch,
+)
 from registry_controller.engine import Engine
 from registry_controller.kube.object import PartialObject, decode_body
 from registry_controller.planner.plan import find_idle_reason, get_rule_name
@@ -38,12 +44,16 @@ class Fit(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RuleFit:
-    """One rule's result for a source; `path` and `message` describe the clause that fails, unless the rule matches."""
+    """One rule's result for a source; `path` and `message` describe the clause that fails, unless the rule matches.
+
+    `notes` name the parts of the object's annotations that have no effect.
+    """
 
     rule: str
     fit: Fit
     path: str = ""
     message: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def evaluate_rules(
@@ -90,9 +100,21 @@ def _evaluate_rule(
         if cache is not None and (unclear := cache.unclear.get(rule.name, {}).get(ref.key)):
             raise unclear
         miss = lacking or find_mismatch(rule, obj, lambda: decode_body(obj))
+        if miss is not None:
+            return RuleFit(rule.name, Fit.MISSES, miss.path, miss.message)
+        miss = find_destination_mismatch(rule, obj, engine.selection.own)
+        notes = tuple(_list_ignored_names(engine, rule, obj, ref))
     except InvalidObject as error:
         return RuleFit(rule.name, Fit.UNCLEAR, error.path, error.message)
-    return RuleFit(rule.name, Fit.MISSES, miss.path, miss.message) if miss else RuleFit(rule.name, Fit.MATCHES)
+    fit = RuleFit(rule.name, Fit.MATCHES) if miss is None else RuleFit(rule.name, Fit.MISSES, miss.path, miss.message)
+    return replace(fit, notes=notes)
+
+
+def _list_ignored_names(engine: Engine, rule: SyncRule, obj: PartialObject, ref: SourceRef) -> Iterator[str]:
+    """List the names in the annotations of an object that have no effect (W9)."""
+    known, owner = engine.registry.clusters.keys(), engine.clusters.name_of(ref.owner)
+    for path, message in describe_ignored_names(rule, obj, owner=owner, known=known):
+        yield f"{path}: {message}"
 
 
 def _is_made_by_controller(obj: PartialObject, kind: GVK, ref: SourceRef) -> bool:

@@ -62,6 +62,8 @@ MESSAGES: Final[Mapping[Reason, str]] = {
     "until that is known",
     Reason.NEEDS_PROOF: "the owner is to be asked by name whether the source is gone; the copy stays until it answers",
     Reason.NOT_EVALUATED: "the rule cannot be evaluated on the source any more; the copy stays until it can",
+    Reason.TARGETS_UNREADABLE: "the annotations by which the source names the clusters that copy it cannot be read; no "
+    "cluster copies it, and the copy stays as it is",
     Reason.STALE_SOURCE: "the source that was read is older than the copy; the owner is asked again",
     Reason.LOCAL_NOT_HEARD: "objects of this kind are not listed here yet",
     Reason.RULE_NOT_HEARD: "it was written by a later state of its rule than is known here",

@@ -6,13 +6,14 @@ Law: a status reports the Decisions that Events, metrics and logs report.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Gone, ServerError, TooManyRequests, Unauthorized, Unreachable
 from registry_controller.api.meta import GVK, ClusterUID
+from registry_controller.api.syncrule import SyncRule
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.crds import DefinitionCache
 from registry_controller.cache.registry import Registry
@@ -23,6 +24,7 @@ from registry_controller.core.decision.decide import BARRED
 from registry_controller.core.decision.decision import Halt
 from registry_controller.core.decision.stored_spec import ACTS_AS_WRITTEN, NOT_AS_WRITTEN
 from registry_controller.core.rules.active import list_target_kinds
+from registry_controller.core.rules.findings import find_lost_targets
 from registry_controller.core.rules.mismatch import get_target_mismatch
 from registry_controller.core.rules.schema import describe_pruned
 from registry_controller.core.rules.validation import RuleVerdict
@@ -91,6 +93,8 @@ class RuleStatusReporter:
         verdict = self._decide_acceptance(stored, name)
         if is_altered and verdict.accepted:
             verdict = replace(verdict, warnings=(*verdict.warnings, ACTS_AS_WRITTEN))
+        if stored.rule is not None and stored.rule.requires_targets and verdict.accepted:
+            verdict = replace(verdict, warnings=(*verdict.warnings, *self._warn_of_original(stored.rule)))
         suspended = bool(stored.rule and stored.rule.suspend)
         bar = self._registry.bar(name, local=self._clusters.local) if verdict.accepted and not suspended else None
         is_inactive = not verdict.accepted or suspended or bar is not None
@@ -99,7 +103,7 @@ class RuleStatusReporter:
         barred = (BARRED[bar.barrier].value, str(bar)) if bar is not None else ("", "")
         if stored.rule is not None and not is_inactive:
             selected = self._clusters.selects_us(stored.rule)
-            mismatch = get_target_mismatch(selected)
+            mismatch = get_target_mismatch(stored.rule, selected=selected)
             if selected is None:
                 barred = (_LOCAL_CLUSTER_UNCLEAR, str(mismatch))
             elif mismatch is not None:
@@ -130,6 +134,14 @@ class RuleStatusReporter:
             generation=generation,
             revision=meta.revision(info.get("resourceVersion")),
         )
+
+    def _warn_of_original(self, rule: SyncRule) -> Iterator[str]:
+        """Warn of members that may run the original controller, which loses `objectTargets` (W9)."""
+        local = self._clusters.local
+        held = self._registry.clusters.values()
+        peers = [one.manifest for one in held if one.cluster is not None and one.cluster.cluster_id != local]
+        if (finding := find_lost_targets(rule, peers)) is not None:
+            yield str(finding)
 
     def _decide_acceptance(self, stored: StoredRule, name: str) -> RuleVerdict:
         pruned = self._registry.pruned.get(name)

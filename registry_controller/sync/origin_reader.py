@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import ClusterUID, GroupKind, ObjectKey, Target
 from registry_controller.api.provenance import Provenance
 from registry_controller.cache.copy_index import CopyIndex
@@ -21,6 +22,7 @@ from registry_controller.core.decision.marks import is_at_home
 from registry_controller.core.decision.rule_state import Maker
 from registry_controller.core.decision.state import Claim, Move, Origin, RuleState, SourceRef, TargetState, Tracking
 from registry_controller.core.rules.active import ActiveRule, Hit
+from registry_controller.core.rules.destinations import is_unreadable
 from registry_controller.core.rules.policy import Barrier
 
 
@@ -74,7 +76,7 @@ class OriginReader:
             source_rule=self._rule_states.state_of_rule(state.target, provenance),
             move=move,
             moved_to=moved_to,
-            saw_match=tracking is Tracking.ABSENT and still_matches is True,
+            saw_match=tracking is Tracking.ABSENT and still_matches is True and _names_as_then(rules, record),
             is_edited=still_matches is False,
             is_anew=source is not None and self._is_anew(caches, source, record, rule_state, tracking),
             is_rule_pending=self._is_pending(caches, source, provenance, rule_state),
@@ -182,7 +184,8 @@ def _track(
         return Tracking.NO_RULE, 0
     found = [cache.records[source.key] for cache in reading if source.key in cache.records]
     if any(held.unclear for held in found):
-        return Tracking.UNCLEAR, 0
+        errors = [error for cache in reading for error in _list_errors(cache, source.key)]
+        return Tracking.UNREADABLE if errors and all(map(is_unreadable, errors)) else Tracking.UNCLEAR, 0
     rules = (rule,) if rule else tuple(active.rule.name for active in reading[0].rules)
     offered = [record for record in found if not record.deleting and _is_at_home(record, source.owner)]
     if offered and all(_was_evaluated(cache, source.key, rules) for cache in reading):
@@ -195,19 +198,39 @@ def _track(
     return Tracking.ABSENT, 0
 
 
+def _list_errors(cache: SourceCache, key: ObjectKey) -> list[InvalidObject]:
+    """List why rules cannot be evaluated on an object of a cache."""
+    return [errors[key] for errors in cache.unclear.values() if key in errors]
+
+
 def _matches_as_then(rules: Iterable[ActiveRule], source: SourceRef | None, record: CopyRecord) -> bool | None:
     """Report whether a rule has the matches still by which this daemon brought a copy in step with its source.
 
-    Return None where this daemon did not.
+    Return None where this daemon did not. A rule has other matches, too, if it asks only now whether the object names
+    this cluster.
     """
     made_from = record.made_from
     if source is None or not isinstance(made_from, MadeFrom) or not made_from.claim.is_of(source):
         return None
     rule = made_from.claim.rule
-    matched = [entry.matches for hit in made_from.hits if hit.rule == rule for entry in hit.entries]
+    hits = [hit for hit in made_from.hits if hit.rule == rule]
+    matched = [(hit.named is not None, entry.matches) for hit in hits for entry in hit.entries]
     return any(
-        entry.matches in matched for active in rules if active.rule.name == rule for entry in active.rule.entries
+        (active.rule.requires_targets, entry.matches) in matched
+        for active in rules
+        if active.rule.name == rule
+        for entry in active.rule.entries
     )
+
+
+def _names_as_then(rules: Iterable[ActiveRule], record: CopyRecord) -> bool:
+    """Report whether our own Cluster is as it was when the source of a copy named it, if its rule asks for that."""
+    made_from = record.made_from
+    if not isinstance(made_from, MadeFrom):
+        return False
+    named = {active.rule.name: active.own for active in rules}
+    rule = made_from.claim.rule
+    return any(hit.named == named.get(rule) for hit in made_from.hits if hit.rule == rule)
 
 
 def _list_hits(caches: Iterable[SourceCache], source: SourceRef, rule: str) -> list[Hit]:

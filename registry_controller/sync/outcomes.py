@@ -242,6 +242,7 @@ _MESSAGES: Final = {
         Reason.LATER_FORMAT,
         Reason.DELETION_HALTED,
         Reason.NOT_EVALUATED,
+        Reason.TARGETS_UNREADABLE,
         *BARRED.values(),
     )
 }

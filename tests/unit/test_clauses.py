@@ -13,7 +13,7 @@ BEHAVIOUR = (ROOT / "docs" / "behaviour.md").read_text(encoding="utf-8")
 CLAUSES = dict(re.findall(r"^- \*\*([A-Z]\d+)\*\* \*\((holds|planned)[;)]", BEHAVIOUR, re.MULTILINE))
 ALL = (
     [f"P{n}" for n in range(1, 14)] + [f"R{n}" for n in range(1, 7)] + [f"O{n}" for n in range(1, 12)]
-    + [f"W{n}" for n in range(1, 9)] + [f"A{n}" for n in range(1, 12)] + [f"S{n}" for n in range(1, 6)]
+    + [f"W{n}" for n in range(1, 10)] + [f"A{n}" for n in range(1, 12)] + [f"S{n}" for n in range(1, 6)]
 )  # fmt: skip
 _MARK = re.compile(r"mark\.clause\(([^)]*)\)")
 _CLAUSE = re.compile(r"\b[PROWAS]\d{1,2}\b")

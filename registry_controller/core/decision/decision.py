@@ -58,6 +58,7 @@ class Reason(enum.Enum):
     LATER_FORMAT = "LaterFormat"
     NEEDS_PROOF = "NeedsProof"
     NOT_EVALUATED = "CannotBeEvaluated"
+    TARGETS_UNREADABLE = "TargetsUnreadable"
     STALE_SOURCE = "StaleSource"
     LOCAL_NOT_HEARD = "LocalNotHeard"
     RULE_NOT_HEARD = "RuleNotHeard"

@@ -28,6 +28,8 @@ def judge_absence(state: TargetState, owner: ClusterUID) -> Decision | None:
         return Hold(Reason.OWNER_NOT_HEARD, owner)
     if state.origin.tracking is Tracking.UNCLEAR:
         return Hold(Reason.NOT_EVALUATED, owner)
+    if state.origin.tracking is Tracking.UNREADABLE:
+        return Hold(Reason.TARGETS_UNREADABLE, owner)
     answer = _answer(state, source)
     if state.origin.tracking is Tracking.OFFERED:
         return _judge_offered(state, owner, source, answer)

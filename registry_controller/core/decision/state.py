@@ -114,6 +114,7 @@ class Tracking(enum.Enum):
     NOT_COMPLETE = "its owner's list is not complete"
     OFFERED = "it is there"
     UNCLEAR = "it is there, and a rule could not be evaluated on it"
+    UNREADABLE = "it is there, and the annotations that name the clusters to copy it cannot be read"
     ABSENT = "its owner's complete list does not have it, or it is being deleted"
 
 

@@ -58,6 +58,8 @@ _NEVER_COPIED: Final = frozenset(
         meta.ORIGINAL_NAMESPACE,
         meta.CLUSTER_DISABLED,
         meta.ALLOW_DELETIONS,
+        meta.TARGET_CLUSTERS,
+        meta.TARGET_CLUSTER_SELECTOR,
     )
 )
 _LEFT_OUT: Final = _NEVER_COPIED | CONTROLLER_ANNOTATIONS

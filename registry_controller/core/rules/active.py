@@ -12,12 +12,16 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from registry_controller.api import meta
+from registry_controller.api.cluster import ClusterIdentity
+from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import Feature, FeatureMatch
 from registry_controller.api.meta import GVK, ClusterUID, Manifest, ObjectKey, Target
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.api.syncrule import Override, RuleEntry, SyncRule
 from registry_controller.core.mutation.mutate import NO_CONTEXT, TemplateContext, build_copy, get_copy_kind
 from registry_controller.core.mutation.templates import may_move
+from registry_controller.core.rules.destinations import NOWHERE, Destinations, read_destinations
 from registry_controller.core.rules.list_options import build_selections
 from registry_controller.core.rules.matching import ObjectFacts, find_matching_entries
 from registry_controller.core.rules.policy import UNRESTRICTED, Barrier, TargetPolicy
@@ -34,7 +38,8 @@ class Hit(NamedTuple):
 
     `barrier` is set when the local policy does not let the rule write the target. `rank` is the rule's rank, `rule_uid`
     its UID where it was created. `is_moved` is True if the copy has another kind or another key than the object.
-    `overrides` is the digest of the entries' overrides, for the provenance.
+    `overrides` is the digest of the entries' overrides, for the provenance. `named` is the Cluster that the object
+    names, None for a rule that does not ask for that.
     """
 
     rank: Rank
@@ -49,6 +54,7 @@ class Hit(NamedTuple):
     is_moved: bool = False
     overrides: str = ""
     rule_uid: str = ""
+    named: ClusterIdentity | None = None
 
     def target(self, key: ObjectKey) -> Target:
         """Return the target of the object with that key."""
@@ -75,7 +81,8 @@ class ActiveRule:
     """A rule that is accepted and not suspended. `created_at`, `owner` and `uid` describe the rule in its own cluster.
 
     `target_policy` decides which targets the rule may write here. `context` holds the Clusters for its templates; it
-    is NO_CONTEXT until the rule reads a peer.
+    is NO_CONTEXT until the rule reads a peer. `own` is the Cluster that an object must name; None for a rule that does
+    not ask for that.
     """
 
     rule: SyncRule
@@ -85,6 +92,7 @@ class ActiveRule:
     target_policy: TargetPolicy = UNRESTRICTED
     context: TemplateContext = NO_CONTEXT
     uid: str = ""
+    own: ClusterIdentity | None = field(default=None, hash=False)
     _results: dict[tuple[int, ...], _EntriesResult] = field(default_factory=dict, init=False, repr=False, compare=False)
     """By the `id` of the matching entries, for a few combinations: objects that match the same ones share a hit."""
 
@@ -92,12 +100,16 @@ class ActiveRule:
     def identity(self) -> tuple[object, ...]:
         """The values that the rule's result depends on: while they are equal, no source has to be listed again."""
         rule = self.rule
-        made = (rule.kind, rule.entries, rule.deletion_policy, rule.create_namespaces)
+        made = (rule.kind, rule.entries, rule.deletion_policy, rule.create_namespaces, rule.requires_targets, self.own)
         return (rule.name, self.uid, self.created_at, self.owner, made, self.target_policy, self.context)
 
     def with_context(self, context: TemplateContext) -> ActiveRule:
         """Return the rule with a context; a rule without templates gets none and stays equal."""
         return replace(self, context=context) if self.rule.has_templates else self
+
+    def with_own(self, own: ClusterIdentity | None) -> ActiveRule:
+        """Return the rule with the Cluster that objects must name; a rule that does not ask for that stays equal."""
+        return replace(self, own=own) if self.rule.requires_targets else self
 
     def evaluate(
         self, facts: ObjectFacts, body: Callable[[], Manifest], *, owner: ClusterUID, pool: Pool | None = None
@@ -107,9 +119,14 @@ class ActiveRule:
         `body` is called when the body is needed. The steps are also taken from the pool. Raises InvalidObject when the
         rule cannot be evaluated.
         """
+        destinations = _read_destinations(facts) if self.rule.requires_targets else None
+        if isinstance(destinations, Destinations) and (self.own is None or not destinations.include(self.own)):
+            return None
         entries = find_matching_entries(self.rule, facts, body, pool=pool)
         if not entries:
             return None
+        if isinstance(destinations, InvalidObject):
+            raise destinations
         result = self._results.get(tuple(map(id, entries))) or self._prepare(entries)
         hit, secret_type = result.hit, facts.kind_type
         if result.depends_on_copy:
@@ -142,6 +159,7 @@ class ActiveRule:
                 is_moved=(kind.group, kind.kind) != (rule.kind.group, rule.kind.kind),
                 overrides=_digest(overrides),
                 rule_uid=self.uid,
+                named=self.own,
             ),
             depends_on_copy=may_have_other_key or self._may_change_secret_type(kind, has_overrides=bool(overrides)),
             may_be_barred=self.target_policy.may_bar(kind),
@@ -161,6 +179,16 @@ class ActiveRule:
     def rank(self) -> Rank:
         """The rule's place among rules that want the same source."""
         return (self.created_at or "~", self.owner, self.rule.name)
+
+
+def _read_destinations(facts: ObjectFacts) -> Destinations | InvalidObject:
+    """Return the clusters that an object names, or why they cannot be read; a registry Secret names none."""
+    if facts.kind_type == meta.REGISTRY_SECRET_TYPE:
+        return NOWHERE
+    try:
+        return read_destinations(facts.annotations)
+    except InvalidObject as error:
+        return error
 
 
 def _digest(overrides: Iterable[Override]) -> str:

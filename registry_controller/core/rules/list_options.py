@@ -11,7 +11,7 @@ from typing import Final
 
 from registry_controller.api import validation
 from registry_controller.api.selection import EVERYTHING, Selection
-from registry_controller.api.selectors import COMMAS, Operator, Requirement
+from registry_controller.api.selectors import Operator, Requirement, split_requirements
 from registry_controller.api.syncrule import Match, SyncRule
 
 _MAX_NAMESPACES: Final = 16
@@ -53,7 +53,7 @@ def list_wider(selection: Selection) -> Iterator[Selection]:
 
 def _list_weaker(selector: str) -> set[str]:
     """Return a selector with any of its requirements left out; for a long one, only itself and the empty selector."""
-    requirements = COMMAS.split(selector)
+    requirements = split_requirements(selector)
     if not 1 < len(requirements) <= _MAX_REQUIREMENTS:
         return {selector, ""}
     chosen = itertools.product(*((requirement, "") for requirement in requirements))

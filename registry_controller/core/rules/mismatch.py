@@ -6,15 +6,17 @@ which may be secrets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final, NamedTuple
 
 from registry_controller.api import meta
+from registry_controller.api.cluster import ClusterIdentity
 from registry_controller.api.feature import Feature, FeatureMatch
 from registry_controller.api.meta import GVK, Manifest
 from registry_controller.api.selectors import Operator, Requirement, Selector
 from registry_controller.api.syncrule import Match, RuleEntry, SyncRule
 from registry_controller.core.rules.content import ObjectContent
+from registry_controller.core.rules.destinations import NAMES_PATH, SELECTOR_PATH, read_destinations
 from registry_controller.core.rules.matching import (
     ObjectFacts,
     RequiredClause,
@@ -23,6 +25,9 @@ from registry_controller.core.rules.matching import (
     has_content,
     has_required_clause,
 )
+
+_MOST_SHOWN: Final = 10
+"""Names in one message."""
 
 
 class Mismatch(NamedTuple):
@@ -65,12 +70,50 @@ def find_feature_mismatch(matches: tuple[FeatureMatch, ...], features: tuple[Fea
     return None
 
 
-def get_target_mismatch(selected: bool | None) -> Mismatch | None:
+def get_target_mismatch(rule: SyncRule, *, selected: bool | None) -> Mismatch | None:
     """Return why a rule does not act in this cluster; None when it does. `selected` is None while that is unknown."""
     if selected is None:
         message = "cannot be evaluated: there must be exactly one Cluster with this cluster's ID"
-        return Mismatch("spec.targetClusters", message)
+        return Mismatch("spec.objectTargets" if rule.targets is None else "spec.targetClusters", message)
     return None if selected else Mismatch("spec.targetClusters", "does not select this cluster")
+
+
+def find_destination_mismatch(rule: SyncRule, facts: ObjectFacts, own: ClusterIdentity | None) -> Mismatch | None:
+    """Return why an object is not for this cluster by the annotations that a rule requires; None when it is.
+
+    Raises InvalidObject for annotations that cannot be read.
+    """
+    if not rule.requires_targets:
+        return None
+    path = "spec.objectTargets"
+    if facts.kind_type == meta.REGISTRY_SECRET_TYPE:
+        return Mismatch(path, "is not for the Secrets of the registry, which the core rules copy")
+    found = read_destinations(facts.annotations)
+    if found.names is None and found.selector is None:
+        return Mismatch(path, f"the object names no cluster: it has no annotation {meta.TARGET_CLUSTERS}")
+    if found.is_empty:
+        return Mismatch(NAMES_PATH if found.names == () else SELECTOR_PATH, "is empty: the object names no cluster")
+    if own is None or found.include(own):
+        return None
+    if found.names is not None and own.name not in found.names:
+        return Mismatch(NAMES_PATH, f'does not name this cluster, "{own.name}"')
+    return Mismatch(SELECTOR_PATH, f'does not select the labels of this cluster\'s Cluster, "{own.name}"')
+
+
+def describe_ignored_names(
+    rule: SyncRule, facts: ObjectFacts, *, owner: str, known: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the path and the cause for each group of names in an object's annotations that have no effect.
+
+    `owner` is the name of the object's own cluster, `known` are the names of all Clusters here.
+    """
+    if not rule.requires_targets or facts.kind_type == meta.REGISTRY_SECRET_TYPE:
+        return
+    found = read_destinations(facts.annotations)
+    if unknown := found.find_unknown(known):
+        yield NAMES_PATH, f"no Cluster here has the name {_join_quoted(unknown[:_MOST_SHOWN])}"
+    if owner in (found.names or ()):
+        yield NAMES_PATH, f'"{owner}" is the cluster of the object itself, which needs no copy'
 
 
 def _check_entry(entry: RuleEntry, kind: GVK, facts: ObjectFacts, content: ObjectContent) -> Iterator[Mismatch | None]:

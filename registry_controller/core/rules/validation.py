@@ -20,6 +20,7 @@ from registry_controller.core.mutation.overrides import Operation, OverrideActio
 from registry_controller.core.mutation.templates import check_override, is_template, read_operation
 from registry_controller.core.rules.findings import Finding, find_warnings
 from registry_controller.core.rules.gjson import compile_path
+from registry_controller.core.rules.matching import asks_for_secret_type
 from registry_controller.core.rules.schema import find_unknown_fields
 from registry_controller.gotemplate import DEFAULT
 
@@ -136,6 +137,21 @@ def _check_rule(rule: SyncRule) -> Iterator[Finding]:
             yield from _run_check(check_override, override)
             yield from _check_elements(override)
     yield from _check_identity_overrides(rule)
+    yield from _check_object_targets(rule)
+
+
+def _check_object_targets(rule: SyncRule) -> Iterator[Finding]:
+    """Find a rule for the registry's own objects that asks whether they name this cluster."""
+    if not rule.requires_targets:
+        return
+    kinds = [rule.kind, *(entry.mutations.kind for entry in rule.entries)]
+    own = next((kind for kind in kinds if kind.group == meta.GROUP), None)
+    content = (content for entry in rule.entries for match in entry.matches for content in match.content)
+    is_secret = any(asks_for_secret_type(one, rule.kind) and one.value == meta.REGISTRY_SECRET_TYPE for one in content)
+    if own is not None or is_secret:
+        noun = f"{own.kind}s" if own is not None and own.kind else "the registry's own objects"
+        message = f"is not for {noun}: every member needs them; remove it, or write `Ignore`"
+        yield Finding("spec.objectTargets", message)
 
 
 def _check_elements(override: Override) -> Iterator[Finding]:

@@ -21,11 +21,14 @@ from tests.sim.schedule.vocabulary import (
     LEFT,
     LETS_IN,
     NEWER,
+    SELECTORS,
     SUFFIX,
     TEMPLATES,
     TRACKED_BY,
     TRACKED_IN,
     TUNED,
+    UNREADABLE_NAMES,
+    UNREADABLE_SELECTORS,
 )
 
 
@@ -186,6 +189,11 @@ class Rule:
         return [str(override["path"]) for mutations in entries for override in mutations.get("overrides") or ()]
 
     @property
+    def asks_for_names(self) -> bool:
+        """Say whether it copies only what names the cluster that copies it."""
+        return self.spec.get("objectTargets") == "Required"
+
+    @property
     def deletes(self) -> bool:
         return self.spec.get("deletionPolicy") == "Delete"
 
@@ -196,6 +204,18 @@ class Rule:
             for entry in self.spec["rules"]
             if any(_matches(match, source) for match in entry.get("match") or [{}])
         ]
+
+
+def names_cluster(source: Manifest, name: str, labels: Mapping[str, str]) -> bool | None:
+    """Say whether an object names a cluster in its annotations; None where they cannot be read (W9)."""
+    found = source["metadata"].get("annotations") or {}
+    names, selector = found.get(meta.TARGET_CLUSTERS), found.get(meta.TARGET_CLUSTER_SELECTOR)
+    if names in UNREADABLE_NAMES or selector in UNREADABLE_SELECTORS:
+        return None
+    if names is None and selector is None:
+        return False
+    is_named = names is None or name in names.split(",")
+    return is_named and (selector is None or SELECTORS[selector](labels))
 
 
 def asks_for_all(rule: Rule) -> bool:
@@ -334,7 +354,7 @@ def without_left(content: Mapping[str, Any], left: tuple[str, ...]) -> Mapping[s
 
 _STAYS_BEHIND = (
     meta.OWNER, meta.PROVENANCE, meta.ORIGINAL_NAME, meta.ORIGINAL_NAMESPACE, meta.ORIGINAL_GVK, meta.GO_LAST_APPLIED,
-    meta.ALLOW_DELETIONS,
+    meta.ALLOW_DELETIONS, meta.TARGET_CLUSTERS, meta.TARGET_CLUSTER_SELECTOR,
 )  # fmt: skip
 
 

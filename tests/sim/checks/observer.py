@@ -32,6 +32,7 @@ from tests.sim.checks.expected_copies import (
     key_of,
     make_copy,
     marks_of,
+    names_cluster,
     stored_forms,
 )
 from tests.sim.checks.history import Entry, History
@@ -351,6 +352,9 @@ class Observer:
             if rule.kind != state["kind"] or not rule.matching(state):
                 said = said if "differs" in said else "was made by a rule that does not match its source"
                 continue
+            if not self._names(entry, rule, state):
+                said = said if "differs" in said else "was made of a source that does not name this cluster"
+                continue
             for called in (self.history.called(owner), *self._other_names(entry, owner)):
                 copy = make_copy(state, rule, owner=called, owner_id=marks.owner, local=entry.cluster)
                 if copy is None or copy.place != Place(new["kind"], key_of(new)):
@@ -361,6 +365,17 @@ class Observer:
                     return ""
                 said = f"differs from {owner}'s: {wrong[0]}"
         return said
+
+    def _names(self, entry: Entry, rule: Rule, state: Manifest) -> bool:
+        """Say whether a source named this cluster, as its Cluster was of late, where the rule asks for that (W9)."""
+        if not rule.asks_for_names:
+            return True
+        self._tally.clause("W9")
+        key = ObjectKey("", entry.cluster)
+        own = self.history.states_since(entry.cluster, "Cluster", key, at=entry.at - WINDOW_S)
+        return any(
+            names_cluster(state, entry.cluster, one["metadata"].get("labels") or {}) for one in own if one is not None
+        )
 
     def _other_names(self, entry: Entry, owner: str) -> Iterator[str]:
         """List the names of an owner's other Clusters here, where the usual one was missing since the daemon started.

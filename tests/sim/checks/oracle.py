@@ -23,6 +23,7 @@ from tests.sim.checks.expected_copies import (
     key_of,
     make_copy,
     marks_of,
+    names_cluster,
     source_named_by,
 )
 from tests.sim.cluster.fields import Manifest
@@ -146,6 +147,13 @@ class Oracle:
         is_chosen = all(labels.get(name) == value for name, value in (targets.get("matchLabels") or {}).items())
         return cluster in targets.get("names", [cluster]) and is_chosen
 
+    def is_named(self, rule: Rule, source: Manifest, cluster: str) -> bool | None:
+        """Say whether an object names a cluster, where its rule asks for that; None where nobody can read it (W9)."""
+        if not rule.asks_for_names:
+            return True
+        own = self.world.all(cluster, "Cluster").get(ObjectKey("", cluster))
+        return names_cluster(source, cluster, (own["metadata"].get("labels") or {}) if own is not None else {})
+
     def reads(self, rule: Rule, peer: str) -> bool:
         """Say whether a rule reads from a peer, by its features."""
         names = {found["spec"]["featureName"] for found in self.world.all(peer, "ClusterFeature").values()}
@@ -159,8 +167,10 @@ class Oracle:
             return
         for rule in self.rules(local):
             acts = not rule.is_idle and self.is_for(rule, local) and self.reads(rule, owner)
-            if rule.kind == source["kind"] and acts and rule.matching(source):
+            is_named = self.is_named(rule, source, local)
+            if rule.kind == source["kind"] and acts and is_named is not False and rule.matching(source):
                 copy = make_copy(source, rule, owner=owner, owner_id=self.world.id_of(owner), local=local)
+                copy = copy if is_named else None
                 if copy is None or barred or not self.is_barred(rule, copy, local):
                     yield rule, copy
 
@@ -217,7 +227,8 @@ class Oracle:
         """
         kept: set[Place] = set()
         for rule, copy in self.made_of(source, owner=owner, local=local):
-            if copy is None and not any("/metadata/" in path for path in rule.override_paths(source)):
+            is_told = self.is_named(rule, source, local) is not None
+            if copy is None and is_told and not any("/metadata/" in path for path in rule.override_paths(source)):
                 kept.add(Place(str(source["kind"]), key_of(source)))
             elif copy is not None and copy.place not in kept:
                 yield rule, copy

@@ -6,7 +6,16 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from tests.sim.schedule.vocabulary import KINDS, NAMES, NAMESPACES, SELECTIONS, SHAPES_OF
+from tests.sim.schedule.vocabulary import (
+    KINDS,
+    NAMES,
+    NAMESPACES,
+    SELECTIONS,
+    SELECTORS,
+    SHAPES_OF,
+    UNREADABLE_NAMES,
+    UNREADABLE_SELECTORS,
+)
 
 Names = Sequence[str]
 HELD_KINDS = ("ConfigMap", "Secret", "Widget", "Region")
@@ -50,6 +59,18 @@ def a_rule(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
     selection = chance.choices(SELECTIONS, (5, 2, 1, 1, 1, 1))[0]
     name = f"{kind.lower()}s-{chance.choice('12')}"
     return name, (kind, chance.choice(SHAPES_OF[kind]), selection, policy, " ".join(more))
+
+
+def a_naming(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:
+    """Choose one of those that will be there, and what it says of the clusters that copy it: names and a selector."""
+    few = sorted(chance.sample(names, chance.choice((1, 2, len(names)))))
+    named = ",".join([*few, *(["nobody"] if chance.random() < 0.2 else [])])
+    selector = chance.choice(sorted(SELECTORS))
+    said = chance.choices(("names", "both", "selector", "neither", "empty", "wrong"), (8, 2, 3, 2, 1, 2))[0]
+    names_text = {"names": named, "both": named, "empty": "", "wrong": chance.choice(UNREADABLE_NAMES)}.get(said)
+    wrong_selector = chance.choice((None, *UNREADABLE_SELECTORS))
+    selector_text = {"both": selector, "selector": selector, "wrong": wrong_selector}.get(said)
+    return chance.randrange(1000), (names_text, selector_text)
 
 
 def a_rule_name(chance: random.Random, who: str, names: Names) -> tuple[Any, ...]:

@@ -6,11 +6,12 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from registry_controller.api import meta
 from tests.sim.checks.expected_copies import marks_of
 from tests.sim.cluster.group import rule
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.refusal import Refusal
-from tests.sim.schedule.drawing import HELD_KINDS, a_place, a_rule, a_rule_name, an_object, nothing, one
+from tests.sim.schedule.drawing import HELD_KINDS, a_naming, a_place, a_rule, a_rule_name, an_object, nothing, one
 from tests.sim.schedule.stage import Spot, Stage, deed
 from tests.sim.schedule.vocabulary import (
     BODY,
@@ -113,6 +114,30 @@ def hides_an_object(stage: Stage, member: Member, which: int, pause_s: float) ->
 
     member.replace(hidden)
     stage.until(pause_s, give_back)
+    return True
+
+
+Naming = tuple[str | None, str | None]
+"""The names and the selector in the annotations of an object; None for no such annotation."""
+
+
+@deed(a_naming, weight=0)
+def names_clusters(stage: Stage, member: Member, which: int, naming: Naming) -> bool:
+    """Say on an own object which clusters are to copy it, or say so no longer."""
+    places = stage.natives(member, HELD_KINDS)
+    return bool(places) and names_clusters_for(stage, member, places[which % len(places)], naming)
+
+
+@deed(lambda chance, who, names: (*a_place(chance, who, names), a_naming(chance, who, names)[1]), weight=0)
+def names_clusters_for(stage: Stage, member: Member, place: Spot, naming: Naming) -> bool:
+    """Say so on the own object at a place."""
+    found = stage.native_at(member, place)
+    if found is None or found["metadata"].get("deletionTimestamp"):
+        return False
+    said = dict(zip((meta.TARGET_CLUSTERS, meta.TARGET_CLUSTER_SELECTOR), naming, strict=True))
+    annotations = {**(found["metadata"].get("annotations") or {}), **said}
+    kept = {name: text for name, text in annotations.items() if text is not None}
+    member.replace({**found, "metadata": {**found["metadata"], "annotations": kept}})
     return True
 
 

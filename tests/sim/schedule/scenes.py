@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from tests.sim.schedule import object_acts
+from tests.sim.schedule import drawing, object_acts
 from tests.sim.schedule.habit_acts import TO_THE_END_S
 from tests.sim.schedule.stage import Step
 
@@ -99,6 +99,28 @@ def chosen_by_label(chance: random.Random, names: str) -> list[Step]:
         Step(chance.choice((0.3, 20.0)), end, here),
         Step(7.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")),
     ]
+
+
+def named_by_objects(chance: random.Random, names: str) -> list[Step]:
+    """Let objects name the clusters that copy them, and name others; one of those has a label, and loses it."""
+    here, home, owner = _three(chance, names)
+    kind = chance.choice(("ConfigMap", "Secret", "Widget"))
+    places = [(kind, "default", name) for name in "xy"]
+    wish = (kind, "plain", "labels", chance.choice(("Delete", "Delete", "Orphan")), "named")
+    steps = [
+        Step(0.0, "rules", home, (f"{kind.lower()}s-1", wish)),
+        *(Step(0.0, "puts", owner, (place, f"v{chance.randrange(10**6)}", "sync")) for place in places),
+        *(Step(0.0, "names clusters for", owner, (place, (",".join(names), None))) for place in places),
+    ]
+    for _ in range(chance.randint(4, 7)):
+        pause_s = chance.choice((0.3, 7.0, 20.0, 40.0))
+        naming = ("names clusters for", owner, (chance.choice(places), drawing.a_naming(chance, owner, names)[1]))
+        deed = chance.choices(
+            (naming, ("labels its own cluster", here), ("loses its own cluster", here), ("restarts", here)),
+            (8, 3, 1, 1),
+        )
+        steps.append(Step(pause_s, *deed[0]))
+    return steps
 
 
 def fought_over(chance: random.Random, names: str) -> list[Step]:

@@ -17,6 +17,7 @@ from tests.sim.schedule import (  # noqa: F401 -- they put their deeds on the li
     program_acts,
     version_acts,
 )
+from tests.sim.schedule.drawing import a_rule
 from tests.sim.schedule.scenes import (
     SCENES,
     chosen_by_label,
@@ -26,6 +27,7 @@ from tests.sim.schedule.scenes import (
     found_another_way,
     mass_loss,
     moved_in_vain,
+    named_by_objects,
     race_on_slow_ways,
     rules_reinstalled,
     stored_otherwise,
@@ -39,6 +41,7 @@ SCENES_MANY = (0, 2)
 _PAUSES_S = (0.0, 0.01, 0.3, 2.0, 7.0, 20.0)
 _PAUSES_WEIGHTS = (30, 15, 20, 20, 10, 5)
 _FURNITURE = 7
+_NAMED, _NAMED_RULES, _NAMINGS, _NAMED_SCENE = 0.15, 0.6, 10, 0.15
 _BRAKED, _CLOSED, _DOUBLED, _SLOW, _OPERATED = 0.12, 0.15, 0.12, 0.3, 0.3
 _OFTEN = (
     (race_on_slow_ways, 0.08),
@@ -125,7 +128,24 @@ def draw(seed: int) -> Schedule:
     operated = _operate(random.Random(f"operated {seed}"), names, steps)
     furniture = [_step(chance, names, DEEDS[name], pause_s=0.0) for name in _furnish(chance)]
     first = [] if joined else _meet(chance, names)
-    return Schedule(seed, count, joined, (*first, *furniture, *steps), braked, closed, doubled, operated)
+    steps = [*first, *furniture, *steps]
+    _let_objects_name(random.Random(f"named {seed}"), names, steps)
+    return Schedule(seed, count, joined, tuple(steps), braked, closed, doubled, operated)
+
+
+def _let_objects_name(chance: random.Random, names: str, steps: list[Step]) -> None:
+    """Let some rules of some schedules copy only what names a cluster, and objects name some; or play a scene of it."""
+    if chance.random() < _NAMED:
+        for at, step in enumerate(steps):
+            if DEEDS[step.deed].draw is a_rule and chance.random() < _NAMED_RULES:
+                name, (*wish, more) = step.what
+                steps[at] = step._replace(what=(name, (*wish, f"{more} named")))
+        for _ in range(_NAMINGS):
+            steps.insert(chance.randint(3, len(steps)), _step(chance, names, DEEDS["names clusters"]))
+        steps.insert(chance.randint(3, len(steps)), _step(chance, names, DEEDS["labels its own cluster"]))
+    if chance.random() < _NAMED_SCENE:
+        at = chance.randint(3, len(steps))
+        steps[at:at] = named_by_objects(chance, names)
 
 
 def _double(chance: random.Random, names: str, steps: list[Step]) -> str:

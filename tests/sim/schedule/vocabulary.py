@@ -59,6 +59,16 @@ TEMPLATES: Mapping[str, Render] = {
 CHOSEN = {"zone": "north"}
 """The label of the Clusters that some rules are for."""
 
+SELECTORS: Mapping[str, Callable[[Mapping[str, str]], bool]] = {
+    "": lambda labels: False,
+    "zone=north": lambda labels: labels.get("zone") == "north",
+    "zone!=north": lambda labels: labels.get("zone") != "north",
+    "zone in (north, south),!gone": lambda labels: labels.get("zone") in ("north", "south") and "gone" not in labels,
+}
+"""What objects ask of the Clusters that copy them, and what each means; an empty one selects none."""
+UNREADABLE_NAMES, UNREADABLE_SELECTORS = ("a,,b", "No Name"), ("zone=north,", "zone in (north")
+"""What objects say by mistake, and nobody can read."""
+
 _API = {"Widget": "sim.example", "Region": "sim.example", "Gadget": "sim.example"}
 BODY = {"ConfigMap": "data", "Secret": "stringData", "Namespace": "", "Widget": "spec", "Region": "spec", "Pod": "spec"}
 
@@ -138,7 +148,7 @@ def _match(kind: str, selection: str) -> dict[str, Any]:
 
 
 Wish = tuple[str, str, str, str, str]
-"""What a rule says: kind, shape, selection, policy, and some of `gold`, `targets`, `chosen`, `makes`, `stays`,
+"""What a rule says: kind, shape, selection, policy, and some of `gold`, `targets`, `chosen`, `named`, `makes`, `stays`,
 `suspended`, and `newer`: it has a field of a later release.
 """
 
@@ -147,6 +157,7 @@ _MORE: Mapping[str, Mapping[str, Any]] = {
     "gold": {"clusterFeatureMatch": [{"featureName": "gold"}]},
     "targets": {"targetClusters": {"names": ["a", "b"]}},
     "chosen": {"targetClusters": {"matchLabels": CHOSEN}},
+    "named": {"objectTargets": "Required"},
     "makes": {"createNamespaces": True},
     "suspended": {"suspend": True},
     "newer": {NEWER: "yes"},

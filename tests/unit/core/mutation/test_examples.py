@@ -1,4 +1,4 @@
-"""W1, W2, W3, W5, W6: what the page of examples shows is what the rules make, computed without any cluster."""
+"""W1, W2, W3, W5, W6, W9: what the page of examples shows is what the rules make, computed without any cluster."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
+from registry_controller.api.cluster import ClusterIdentity
 from registry_controller.api.feature import read_feature
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.api.syncrule import SyncRule
@@ -34,6 +35,8 @@ def _cluster(name: str, uid: str) -> dict[str, Any]:
 
 
 CONTEXT = TemplateContext(_cluster(OWNER_NAME, OWNER), _cluster(LOCAL_NAME, LOCAL))
+
+OWN = ClusterIdentity(LOCAL_NAME, {})
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,8 @@ def _copy_of(source: dict[str, Any], rule: SyncRule, writers: list[dict[str, Any
     if (group, version, source["kind"]) != rule.kind:
         return None
     facts = _Facts(key, info.get("labels", {}), info.get("annotations", {}), source.get("type", ""))
-    hit = activate(rule, created_at="", owner=LOCAL).with_context(CONTEXT).evaluate(facts, lambda: source, owner=OWNER)
+    active = activate(rule, created_at="", owner=LOCAL).with_context(CONTEXT).with_own(OWN)
+    hit = active.evaluate(facts, lambda: source, owner=OWNER)
     if hit is None or not _may_be_made(hit, key, source):
         return None
     wanted = build_copy(source, rule.kind, hit.entries, owner=OWNER, context=CONTEXT)

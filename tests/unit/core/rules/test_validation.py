@@ -35,6 +35,15 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"matchExpressions": [{"key": key, "operator": operator, "values": [*values]}]}
 
 
+CLUSTERS = {"group": meta.GROUP, "version": "v1alpha1", "kind": "Cluster"}
+
+
+def registry_secrets() -> dict[str, Any]:
+    """Build a spec for the registry's own Secrets."""
+    typed = matching(content=[{"key": "type", "value": meta.REGISTRY_SECRET_TYPE}])
+    return {"groupVersionKind": {"version": "v1", "kind": "Secret"}, **typed}
+
+
 MATCH, OVERRIDES = "spec.rules[0].match[0]", "spec.rules[0].mutations.overrides"
 
 
@@ -47,6 +56,9 @@ MATCH, OVERRIDES = "spec.rules[0].match[0]", "spec.rules[0].mutations.overrides"
         {"deletionPolicy": "Delete"},
         {"targetClusters": {"names": ["a"], "matchExpressions": [{"key": "a", "operator": "Exists"}]}},
         {"targetClusters": {}},
+        {"objectTargets": "Ignore"},
+        {"objectTargets": "Required", "targetClusters": {"names": ["a"]}},
+        {"objectTargets": "Ignore", "groupVersionKind": CLUSTERS},
     ],
 )
 def test_all_that_a_rule_can_say_is_accepted(spec: dict[str, Any]) -> None:
@@ -87,6 +99,11 @@ STRAY_DASH = [
         ({"rules": entry(labels={"remove": ["a", "/"]})}, "spec.rules[0].mutations.labels.remove[1]"),
         ({"rules": entry(annotations={"add": {"a/b/c": "1"}})}, "spec.rules[0].mutations.annotations.add[a/b/c]"),
         ({"deletionPolicy": "Sometimes"}, "spec.deletionPolicy"),
+        ({"objectTargets": "required"}, "spec.objectTargets"),
+        ({"objectTargets": True}, "spec.objectTargets"),
+        ({"objectTargets": "Required", "groupVersionKind": CLUSTERS}, "spec.objectTargets"),
+        ({"objectTargets": "Required", "rules": entry(groupVersionKind={"group": meta.GROUP})}, "spec.objectTargets"),
+        ({"objectTargets": "Required", **registry_secrets()}, "spec.objectTargets"),
         ({"rules": "all"}, "spec.rules"),
         ({"groupVersionKind": {"version": "apps/v1", "kind": "Deployment"}}, "spec.groupVersionKind.version"),
         ({"groupVersionKind": {"group": "apps/v1", "version": "v1", "kind": "A"}}, "spec.groupVersionKind.group"),
