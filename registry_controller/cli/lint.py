@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,11 +16,13 @@ from registry_controller.api import meta, validation
 from registry_controller.api.cluster import read_cluster
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.feature import read_feature
+from registry_controller.api.meta import GVK
 from registry_controller.cache.crds import read_bundled
 from registry_controller.cli.documents import Document, Duplicate, Item, Position, read_documents
 from registry_controller.cli.files import file_option, list_files
 from registry_controller.cli.global_options import Contexts, GlobalOptions, global_options
 from registry_controller.cli.lint_fix import fix_text
+from registry_controller.cli.lint_targets import check_annotations, warn_of_original
 from registry_controller.cli.output import Form, Tone, say
 from registry_controller.core.rules.findings import Finding
 from registry_controller.core.rules.misplaced import list_errors
@@ -75,6 +78,14 @@ class Remark(NamedTuple):
         }
 
 
+class Examined(NamedTuple):
+    """An object of our own kinds with its findings; `place` adds the position in the file to a further finding."""
+
+    manifest: Mapping[str, Any]
+    remarks: Sequence[Remark]
+    place: Callable[[Finding], Remark] | None = None
+
+
 @click.command("lint")
 @click.option("--fix", is_flag=True, help="Move a misplaced `name` and `namespace` under `objectKey`, in the files.")
 @click.argument("files", nargs=-1, metavar="[FILE|DIR|-]...", type=click.Path(path_type=Path, allow_dash=True))
@@ -86,8 +97,9 @@ def lint_command(
 ) -> None:
     """Check Clusters, ClusterFeatures and ResourceSyncRules in YAML files, folders, or standard input (`-`).
 
-    Objects of other kinds are not checked. Exits 1 on errors; warnings do not count. With --fix, it writes the files in
-    which a match has its name or namespace one level too high, and then checks them.
+    Of objects of other kinds, only the annotations that name clusters are checked. Exits 1 on errors; warnings do not
+    count. With --fix, it writes the files in which a match has its name or namespace one level too high, and then
+    checks them.
 
     \b
     Examples:
@@ -103,7 +115,7 @@ def lint_command(
         raise click.UsageError("--fix writes files: it cannot write standard input")
     for file in files if fix else ():
         _fix_file(file)
-    remarks = [remark for file in files for remark in _lint_file(file)]
+    remarks = _lint_files(files)
     printer = options.printer
     if printer.is_for_programs:
         printer.print_document([remark.as_document() for remark in remarks])
@@ -128,60 +140,75 @@ def _fix_file(file: Path) -> None:
         raise click.ClickException(f"{file}: cannot be written: {error.strerror}") from None
 
 
-def _lint_file(file: Path) -> Iterator[Remark]:
-    found = list(examine_file(file))
-    for _, remarks in found:
-        yield from remarks
-    if not found:
-        words = f"holds no object of {meta.GROUP}: nothing was checked"
-        yield Remark(_name_of(file), 1, 1, Finding(_WHOLE_FILE, words, is_error=False))
+def _lint_files(files: Sequence[Path]) -> list[Remark]:
+    found = [(file, list(examine_file(file, targets=True))) for file in files]
+    clusters = [one.manifest for _, objects in found for one in objects if _is_of(one, meta.CLUSTER)]
+    remarks = []
+    for file, objects in found:
+        for one in objects:
+            warning = warn_of_original(one.manifest, clusters) if _is_of(one, meta.RULE) else None
+            more = [one.place(warning)] if warning is not None and one.place is not None else []
+            remarks += sorted((*one.remarks, *more), key=_place_of)
+        if not objects:
+            words = f"holds no object of {meta.GROUP}: nothing was checked"
+            remarks.append(Remark(_name_of(file), 1, 1, Finding(_WHOLE_FILE, words, is_error=False)))
+    return remarks
+
+
+def _is_of(one: Examined, kind: GVK) -> bool:
+    """Return whether an object is of one of our own kinds."""
+    group, _ = meta.group_version(str(one.manifest.get("apiVersion", "")))
+    return (group, one.manifest.get("kind")) == (kind.group, kind.kind)
 
 
 def _name_of(file: Path) -> str:
     return "<stdin>" if str(file) == "-" else str(file)
 
 
-def examine_file(file: Path, *, named: bool = False) -> Iterator[tuple[Mapping[str, Any], Sequence[Remark]]]:
+def examine_file(file: Path, *, named: bool = False, targets: bool = False) -> Iterator[Examined]:
     """List the objects of our own kinds in a file, each with its findings; `-` is standard input.
 
     A part that cannot be read is an empty object with a finding. `named` refuses an object that has only a
-    generateName.
+    generateName. `targets` checks the annotations of other objects that name clusters.
     """
     name = _name_of(file)
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
         names: _Names = {}
         for document in read_documents(text):
-            yield from _examine_document(name, document, names, named=named)
+            yield from _examine_document(name, document, names, named=named, targets=targets)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
-        yield {}, [Remark(name, *place, Finding(_SYNTAX, error.problem or "cannot be read"))]
+        yield Examined({}, [Remark(name, *place, Finding(_SYNTAX, error.problem or "cannot be read"))])
     except OSError as error:
-        yield {}, [Remark(name, 1, 1, Finding(_WHOLE_FILE, f"cannot be read: {error.strerror}"))]
+        yield Examined({}, [Remark(name, 1, 1, Finding(_WHOLE_FILE, f"cannot be read: {error.strerror}"))])
     except (UnicodeDecodeError, yaml.YAMLError):
-        yield {}, [Remark(name, 1, 1, Finding(_WHOLE_FILE, "is no YAML in UTF-8"))]
+        yield Examined({}, [Remark(name, 1, 1, Finding(_WHOLE_FILE, "is no YAML in UTF-8"))])
     except RecursionError:
-        yield {}, [Remark(name, 1, 1, Finding(_WHOLE_FILE, "has too many levels"))]
+        yield Examined({}, [Remark(name, 1, 1, Finding(_WHOLE_FILE, "has too many levels"))])
 
 
 def _examine_document(
-    file: str, document: Document, names: _Names, *, named: bool
-) -> Iterator[tuple[Mapping[str, Any], Sequence[Remark]]]:
+    file: str, document: Document, names: _Names, *, named: bool, targets: bool
+) -> Iterator[Examined]:
     versions = [*document.versions, *(str(item.manifest.get("apiVersion", "")) for item in document.items)]
     if meta.GROUP in {meta.group_version(version)[0] for version in versions} and document.duplicates:
         joined = [twice for twice in document.duplicates if twice.joins_objects][:1]
-        yield {}, [_twice(file, document, twice) for twice in joined or document.duplicates]
+        yield Examined({}, [_twice(file, document, twice) for twice in joined or document.duplicates])
         if joined:
             return
     for item in document.items:
         group, kind = meta.group_version(str(item.manifest.get("apiVersion", "")))[0], str(item.manifest.get("kind"))
         if group == meta.GROUP:
             findings = [*_findings(item.manifest, named=named), *_name_again(item, kind, names)]
-            yield item.manifest, sorted((_remark(file, document, item, finding) for finding in findings), key=_place_of)
+            place = functools.partial(_remark, file, document, item)
+            yield Examined(item.manifest, sorted(map(place, findings), key=_place_of), place)
         elif kind in _ONLY_OURS:
             words = f"{kind} of {group or 'no group'} is not the registry's"
-            yield {}, [_remark(file, document, item, Finding("apiVersion", f"{words}: write {_API_VERSION}"))]
+            yield Examined({}, [_remark(file, document, item, Finding("apiVersion", f"{words}: write {_API_VERSION}"))])
+        elif targets and (wrong := [*check_annotations(item.manifest)]):
+            yield Examined({}, [_remark(file, document, item, finding) for finding in wrong])
 
 
 def _remark(file: str, document: Document, item: Item, finding: Finding) -> Remark:

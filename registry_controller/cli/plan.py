@@ -122,7 +122,7 @@ def _read_rules(file: Path) -> Sequence[Manifest]:
     from registry_controller.cli.lint import examine_file  # noqa: PLC0415  it imports all readers of rules
 
     rules, errors = [], 0
-    for manifest, remarks in examine_file(file, named=True):
+    for manifest, remarks, _ in examine_file(file, named=True):
         for remark in remarks:
             say(str(remark))
             errors += remark.finding.is_error

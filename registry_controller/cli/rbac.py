@@ -108,7 +108,7 @@ def _read_files(files: Sequence[Path]) -> _Kinds:
     manifests: list[Mapping[str, Any]] = []
     errors = 0
     for file in files:
-        for manifest, remarks in examine_file(file, named=True):
+        for manifest, remarks, _ in examine_file(file, named=True):
             for remark in remarks:
                 say(str(remark))
                 errors += remark.finding.is_error

@@ -16,12 +16,13 @@ from registry_controller.api import meta
 from registry_controller.api.errors import ApiError, RegistryError
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.api.names import CORE_RULES
+from registry_controller.api.syncrule import SyncRule
 from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.core.decision.decision import Apply, Hold, Reason, Skip, owner_of
 from registry_controller.core.decision.marks import Voice
 from registry_controller.core.decision.state import SourceRef, TargetState
 from registry_controller.core.mutation.left_fields import format_path
-from registry_controller.core.rules.destinations import is_unreadable
+from registry_controller.core.rules.destinations import find_lost_targets, is_unreadable
 from registry_controller.core.rules.mismatch import Mismatch, find_feature_mismatch, get_target_mismatch
 from registry_controller.core.rules.schema import describe_pruned
 from registry_controller.engine import Engine
@@ -276,11 +277,20 @@ def _list_notes(engine: Engine, rules: Iterable[str]) -> Iterator[str]:
         idle = find_idle_reason(engine, stored)
         if idle is not None:
             yield f"rule {name} does nothing here: {idle}"
-        for peer in sorted(engine.clusters.peers.values(), key=lambda peer: peer.name):
-            if stored.rule is not None and peer.features.held is not None:
-                mismatch = find_feature_mismatch(stored.rule.features, peer.features.held)
-                if mismatch is not None:
-                    yield f"rule {name} does not read from peer {peer.name}: {mismatch}"
+        if stored.rule is not None:
+            yield from _list_notes_on_members(engine, stored.rule)
+
+
+def _list_notes_on_members(engine: Engine, rule: SyncRule) -> Iterator[str]:
+    """List the members that may lose a field of a rule, and those that it does not read."""
+    warning = find_lost_targets(rule, (one.manifest for one in engine.registry.clusters.values()))
+    if warning is not None:
+        yield f"rule {rule.name}: {warning}"
+    for peer in sorted(engine.clusters.peers.values(), key=lambda peer: peer.name):
+        if peer.features.held is not None:
+            mismatch = find_feature_mismatch(rule.features, peer.features.held)
+            if mismatch is not None:
+                yield f"rule {rule.name} does not read from peer {peer.name}: {mismatch}"
 
 
 async def _suggest_kinds(engine: Engine, rules: Iterable[str]) -> Sequence[str]:

@@ -24,7 +24,7 @@ from registry_controller.core.decision.decide import BARRED
 from registry_controller.core.decision.decision import Halt
 from registry_controller.core.decision.stored_spec import ACTS_AS_WRITTEN, NOT_AS_WRITTEN
 from registry_controller.core.rules.active import list_target_kinds
-from registry_controller.core.rules.findings import find_lost_targets
+from registry_controller.core.rules.destinations import find_lost_targets
 from registry_controller.core.rules.mismatch import get_target_mismatch
 from registry_controller.core.rules.schema import describe_pruned
 from registry_controller.core.rules.validation import RuleVerdict

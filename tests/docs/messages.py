@@ -21,8 +21,8 @@ SOURCES = {
     ],
     "message about this cluster": ["local/kubeconfig_secret.py", "local/own_cluster.py", "local/reader_token.py"],
     "message about a rule": [
-        "core/decision/stored_spec.py", "core/status/missing_rules.py", "core/status/rule.py", "report/reasons.py",
-        "status/rules.py", "sync/contention.py", "sync/pace.py",
+        "core/decision/stored_spec.py", "core/rules/destinations.py", "core/status/missing_rules.py",
+        "core/status/rule.py", "report/reasons.py", "status/rules.py", "sync/contention.py", "sync/pace.py",
     ],
     "message of join, status or check": ["admin/*.py", "local/client.py"],
     "message of the command line": [

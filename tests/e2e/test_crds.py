@@ -245,6 +245,7 @@ ACCEPTED = IN_THE_WILD | {
             "matchLabels": {"region": "eu"},
             "matchExpressions": [{"key": "old", "operator": "DoesNotExist"}],
         },
+        objectTargets="Required",
     ),
     "targets with nothing": rule(targetClusters={}),
     "no kind": rule(groupVersionKind={}),
@@ -345,6 +346,9 @@ REFUSED = {
     "another type of override": (
         rule(rules=[{"mutations": {"overrides": [{"type": "add", "path": "/a"}]}}]),
         ("spec.rules[0].mutations.overrides[0].type: Unsupported value", '"replace", "remove"'),
+    ),
+    "another way to name targets": (
+        rule(objectTargets="required"), ("spec.objectTargets: Unsupported value", '"Ignore", "Required"'),
     ),
     "another deletion policy": (
         rule(deletionPolicy="delete"), ("spec.deletionPolicy: Unsupported value", '"Orphan", "Delete"'),

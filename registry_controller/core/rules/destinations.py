@@ -6,16 +6,21 @@ an annotation that cannot be read is an error, never "names none" · the time is
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from registry_controller.api import meta, validation
-from registry_controller.api.cluster import ClusterIdentity
+from registry_controller.api.cluster import ClusterIdentity, State
 from registry_controller.api.errors import InvalidObject
+from registry_controller.api.formats import read_daemon_version
+from registry_controller.api.meta import Manifest
 from registry_controller.api.selectors import Selector, parse_selector
+from registry_controller.api.syncrule import SyncRule
+from registry_controller.core.rules.findings import Finding
 
 MOST_CHARACTERS: Final = 4096
 """Of one annotation: enough for hundreds of names."""
+_MOST_NAMED: Final = 5
 NAMES_PATH: Final = f"metadata.annotations[{meta.TARGET_CLUSTERS}]"
 SELECTOR_PATH: Final = f"metadata.annotations[{meta.TARGET_CLUSTER_SELECTOR}]"
 
@@ -90,3 +95,33 @@ def _read_selector(text: str) -> Selector:
 def _check_length(text: str, path: str) -> None:
     if len(text) > MOST_CHARACTERS:
         raise InvalidObject(path, f"has more than {MOST_CHARACTERS} characters")
+
+
+def find_lost_targets(rule: SyncRule, members: Iterable[Manifest]) -> Finding | None:
+    """Return the warning about members that may run the original controller, which loses `objectTargets` (W9).
+
+    `members` are Clusters. One that was read and whose daemon has not named its version there may be such a member.
+    """
+    if not rule.requires_targets or rule.sync_disabled:
+        return None
+    found = sorted(_name_of(one) for one in members if _may_run_original(one))
+    if not found:
+        return None
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    message = (
+        f"no daemon of this project is known in {', '.join(found[:_MOST_NAMED])}{more}: the original controller loses "
+        f"this field, and copies all that matches; while one runs there, annotate the rule with {meta.SYNC_DISABLED}, "
+        "and apply it by hand in each cluster that is to obey it"
+    )
+    return Finding("spec.objectTargets", message, is_error=False)
+
+
+def _may_run_original(cluster: Manifest) -> bool:
+    """Return whether a Cluster was read, and has no annotation of a daemon of this project."""
+    status = cluster.get("status")
+    is_read = isinstance(status, Mapping) and bool(status.get("version") or status.get("state") == State.READY.value)
+    return is_read and not read_daemon_version(meta.annotations_of(cluster).get(meta.DAEMON, ""))
+
+
+def _name_of(cluster: Manifest) -> str:
+    return str(meta.metadata_of(cluster).get("name", ""))

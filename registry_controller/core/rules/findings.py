@@ -6,16 +6,12 @@ Law: a rule with warnings is accepted and applied.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from registry_controller.api import meta, validation
-from registry_controller.api.cluster import State
-from registry_controller.api.formats import read_daemon_version
-from registry_controller.api.meta import Manifest
 from registry_controller.api.syncrule import ContentMatch, Match, SyncRule
 
-_MOST_NAMED: Final = 5
 _EVERYTHING: Final = "has no condition: it matches every object of the kind"
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
@@ -29,36 +25,6 @@ class Finding(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
-
-
-def find_lost_targets(rule: SyncRule, members: Iterable[Manifest]) -> Finding | None:
-    """Return the warning about members that may run the original controller, which loses `objectTargets` (W9).
-
-    `members` are Clusters. One that was read and whose daemon has not named its version there may be such a member.
-    """
-    if not rule.requires_targets or rule.sync_disabled:
-        return None
-    found = sorted(_name_of(one) for one in members if _may_run_original(one))
-    if not found:
-        return None
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    message = (
-        f"no daemon of this project is known in {', '.join(found[:_MOST_NAMED])}{more}: the original controller loses "
-        f"this field, and copies all that matches; while one runs there, annotate the rule with {meta.SYNC_DISABLED}, "
-        "and apply it by hand in each cluster that is to obey it"
-    )
-    return Finding("spec.objectTargets", message, is_error=False)
-
-
-def _may_run_original(cluster: Manifest) -> bool:
-    """Return whether a Cluster was read, and has no annotation of a daemon of this project."""
-    status = cluster.get("status")
-    is_read = isinstance(status, Mapping) and bool(status.get("version") or status.get("state") == State.READY.value)
-    return is_read and not read_daemon_version(meta.annotations_of(cluster).get(meta.DAEMON, ""))
-
-
-def _name_of(cluster: Manifest) -> str:
-    return str(meta.metadata_of(cluster).get("name", ""))
 
 
 def find_warnings(rule: SyncRule, manifest: meta.Manifest) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from registry_controller.api import meta
 from registry_controller.cli import program
 from tests.docs.documents import table
 from tests.unit.cli.rule_texts import GOOD, STRAY
@@ -261,3 +262,68 @@ def test_the_fields_of_a_finding_are_those_of_the_documentation() -> None:
     documented = [name for row in rows for name in re.findall(r"`([^`]+)`", row[0])]
     (finding,) = json.loads(CliRunner().invoke(program, ["lint", "-", "-o", "json"], input="").stdout)
     assert list(finding) == documented
+
+
+ASKING = GOOD + "  objectTargets: Required\n"
+"""A rule that copies what names the clusters that copy it."""
+SETTINGS = """\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: settings
+  annotations:
+    cluster-registry.k8s.cisco.com/target-clusters: NAMES
+"""
+MEMBER = """\
+apiVersion: clusterregistry.k8s.cisco.com/v1alpha1
+kind: Cluster
+metadata:
+  name: old
+  annotations: {}
+spec: {clusterID: u, authInfo: {secretRef: {name: old, namespace: cluster-registry}}}
+status: {state: Ready}
+"""
+HAS_DAEMON = MEMBER.replace(
+    "annotations: {}", 'annotations: {cluster-registry.k8s.cisco.com/daemon: \'{"version": "1"}\'}'
+)
+
+
+BY_HAND = ASKING.replace("  name: good", f"  name: good\n  annotations: {{{meta.SYNC_DISABLED}: 'true'}}")
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ("b,c", []),
+        ('""', ["warning: metadata.annotations[TARGETS]: is empty: no cluster copies the object"]),
+        ("B,c", ["error: metadata.annotations[TARGETS]: 'B' is no name of a Cluster: write names with commas, as b,c"]),
+    ],
+)
+def test_the_clusters_that_an_object_names_are_checked(names: str, said: list[str], tmp_path: Path) -> None:
+    """An object of any kind is checked for them alone."""
+    code, lines = lint(GOOD + "---\n" + SETTINGS.replace("NAMES", names), tmp_path)
+    places = [line.replace("cluster-registry.k8s.cisco.com/target-clusters", "TARGETS") for line in lines]
+    assert (code, places) == ("error" in str(said), [f"/rule.yaml:16:5: {text}" for text in said])
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_member_that_may_run_the_original_is_named(is_first: bool, tmp_path: Path) -> None:
+    """Where the files have its Cluster, as a cluster has it: in any order."""
+    code, lines = lint("---\n".join((MEMBER, ASKING) if is_first else (ASKING, MEMBER)), tmp_path)
+    (line,) = lines
+    assert (code, "spec.objectTargets: no daemon of this project is known in old: " in line) == (0, True)
+    assert line.startswith(f"/rule.yaml:{18 if is_first else 10}:3: warning: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD + "---\n" + MEMBER,
+        ASKING + "---\n" + HAS_DAEMON,
+        ASKING + "---\n" + MEMBER.partition("status:")[0],
+        f"{BY_HAND}---\n{MEMBER}",
+    ],
+    ids=["another rule", "a daemon", "a Cluster that nobody read", "applied by hand"],
+)  # fmt: skip
+def test_what_the_original_does_not_meet_has_no_warning(text: str, tmp_path: Path) -> None:
+    assert lint(text, tmp_path) == (0, [])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from registry_controller.api.cluster import ClusterIdentity
 from registry_controller.api.feature import Feature
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.syncrule import SyncRule
@@ -183,6 +184,44 @@ async def test_w3_while_our_own_cluster_is_missing_selectors_say_nothing() -> No
     await stage.after(1)
     await stage.after(10 * WINDOW_S)
     assert stage.selects_us() is None
+
+
+async def test_w9_a_rule_that_asks_what_objects_name_needs_our_own_cluster() -> None:
+    """While that is missing, the rule proves nothing, and what objects name is compared with the last one."""
+    stage = Stage(registry(rules=(rule_manifest("r", objectTargets="Required"),)))
+    await stage.after(0)
+    assert (stage.selects_us(), stage.selection.own) == (None, None)
+    stage.set_own("own", tier="gold")
+    await stage.after(0)
+    assert (stage.selects_us(), stage.selection.own) == (True, ClusterIdentity("own", {"tier": "gold"}))
+    stage.set_own()
+    await stage.after(1)
+    assert (stage.selects_us(), stage.selection.own) == (True, ClusterIdentity("own", {"tier": "gold"}))
+    await stage.after(10 * WINDOW_S)
+    assert (stage.selects_us(), stage.selection.own) == (None, ClusterIdentity("own", {"tier": "gold"}))
+    stage.set_own("own")  # with other labels: these count at once, and what they lose counts after the window
+    await stage.after(0)
+    assert (stage.selects_us(), stage.selection.own) == (True, ClusterIdentity("own", {}))
+
+
+async def test_w9_an_own_cluster_of_another_name_counts_once_it_was_the_only_one_for_the_window() -> None:
+    stage = Stage(registry(rules=(rule_manifest("r", objectTargets="Required"),)))
+    stage.set_own("own")
+    await stage.after(0)
+    stage.set_own("own", "other")
+    await stage.after(1)
+    stage.set_own("other")
+    await stage.after(1)
+    assert stage.selection.own == ClusterIdentity("own", {})
+    assert stage.selection.due_s == stage.now_s + WINDOW_S
+    await stage.after(WINDOW_S)
+    assert stage.selection.own == ClusterIdentity("other", {})
+
+
+async def test_w9_a_rule_that_ignores_what_objects_name_needs_no_own_cluster() -> None:
+    stage = Stage(registry(rules=(rule_manifest("r", objectTargets="Ignore"),)))
+    await stage.after(0)
+    assert stage.selects_us() is True
 
 
 async def test_w3_the_last_one_of_several_own_clusters_says_nothing_before_the_window_is_over() -> None:

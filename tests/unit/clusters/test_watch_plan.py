@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
+from registry_controller.api.cluster import ClusterIdentity
 from registry_controller.api.feature import Feature
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, encode
@@ -37,9 +38,11 @@ class Peer:
         self.features = SimpleNamespace(held=held, is_current=True, deleted_rules={})
         self.clusters = SimpleNamespace(held=None)
         self.given: list[Mapping[GVK, list[str]]] = []
+        self.chosen: list[ActiveRule] = []
         self.watches = self
 
     def set_rules(self, rules: Mapping[GVK, Iterable[ActiveRule]]) -> None:
+        self.chosen = [active for found in rules.values() for active in found]
         self.given.append({kind: [active.rule.name for active in found] for kind, found in rules.items()})
 
 
@@ -154,6 +157,19 @@ async def test_changes_name_the_rules_the_kinds_they_read_and_did_read_and_the_m
     b.features.held = (Feature("x", "x", {}),)
     assert made.take_changes(await assign(made, b)) == RuleChanges(set(), set(), {B})
     assert made.take_changes(await assign(made)) == RuleChanges(set(), set(), {B})
+
+
+async def test_w9_a_label_of_our_own_cluster_changes_the_rules_that_ask_what_objects_name() -> None:
+    held = registry(OWN, rules=(rule_manifest("asking", objectTargets="Required"), rule_manifest("one")))
+    made, b = planner(held, Local()), Peer(B)
+    made.take_changes(await assign(made, b))
+    before = {active.rule.name: active for active in b.chosen}
+    info = {**OWN["metadata"], "labels": {"env": "prod"}, "resourceVersion": "77"}
+    held.apply("clusters", "MODIFIED", {**OWN, "metadata": info})
+    assert made.take_changes(await assign(made, b)) == RuleChanges({"asking"}, {("", "ConfigMap")}, set())
+    after = {active.rule.name: active for active in b.chosen}
+    assert {name for name in after if after[name].identity != before[name].identity} == {"asking"}
+    assert after["asking"].own == ClusterIdentity("own", {"env": "prod"})
 
 
 def _copied_rule(uid: str, revision: int) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from tests.unit.status.engine_parts import (
     FakeSources,
     IgnoredSummary,
     RecordedStatuses,
+    cluster,
     registry,
     resolved,
     rule,
@@ -175,6 +176,39 @@ def test_a_rule_of_another_cluster_that_the_policy_bars_is_unknown() -> None:
 def test_a_rule_with_target_clusters_is_unclear_without_a_local_cluster() -> None:
     writer = report(registry(rules=[rule(targetClusters={"matchLabels": {"a": "b"}})]))
     assert condition(writer, "Synced")[:2] == ("Unknown", "LocalClusterUnclear")
+
+
+def test_a_rule_that_asks_what_objects_name_is_unclear_without_a_local_cluster() -> None:
+    writer = report(registry(rules=[rule(objectTargets="Required")]))
+    status, reason, message = condition(writer, "Synced")
+    assert (status, reason) == ("Unknown", "LocalClusterUnclear")
+    assert message.startswith("spec.objectTargets: ")
+
+
+def read_cluster_of(name: str, **annotations: str) -> dict[str, Any]:
+    """Build the Cluster of a member that was read."""
+    made = cluster(name)
+    return {**made, "metadata": {**made["metadata"], "annotations": annotations}, "status": {"version": "v1.30.0"}}
+
+
+@pytest.mark.parametrize(
+    ("held", "spec", "is_warned"),
+    [
+        (read_cluster_of("b"), {"objectTargets": "Required"}, True),
+        (read_cluster_of("b"), {}, False),
+        (read_cluster_of("b", **{meta.DAEMON: '{"version": "0.1.0"}'}), {"objectTargets": "Required"}, False),
+        ({**read_cluster_of("b"), "status": {}}, {"objectTargets": "Required"}, False),
+    ],
+    ids=["no daemon is known there", "the field is not used", "a daemon is known there", "it was not read yet"],
+)
+def test_a_member_that_may_run_the_original_is_named_where_it_would_lose_the_field(
+    held: dict[str, Any], spec: dict[str, Any], is_warned: bool
+) -> None:
+    """W9, A8."""
+    writer = report(registry(clusters=[held], rules=[rule(**spec)]))
+    status, reason, message = condition(writer, "Accepted")
+    assert (status, reason) == ("True", "Accepted")
+    assert ("warning: spec.objectTargets: no daemon of this project is known in b: " in message) is is_warned
 
 
 @pytest.mark.parametrize("features", [(), ({"featureName": "mesh"},)], ids=["any peer", "a feature"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -283,6 +284,16 @@ def test_fields_of_a_later_release_are_found(spec: dict[str, Any], paths: list[s
     if paths:
         assert not verdict.accepted
         assert verdict.message.startswith(", ".join(paths))
+
+
+def test_a_daemon_of_an_earlier_release_does_nothing_for_a_rule_that_asks_what_objects_name() -> None:
+    """A8: its definition lacks the field, so it knows that it does not know it."""
+    earlier = copy.deepcopy(DEFINITION)
+    (version,) = earlier["spec"]["versions"]
+    del version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["objectTargets"]
+    _, verdict = read_and_validate(rule(objectTargets="Required"), definition=earlier)
+    assert (verdict.accepted, verdict.reason) == (False, "UnknownFields")
+    assert verdict.message.startswith("spec.objectTargets: ")
 
 
 @pytest.mark.parametrize(
