@@ -90,6 +90,9 @@ DAEMON_REPORT: Final = f"{_NAMES}/daemon-report"
 CORE_RESOURCE: Final = "cluster-registry-controller.k8s.cisco.com/core-sync-resource"
 """Label, `"true"`, of the rules and the feature that the daemon creates. They are never sources."""
 
+GROUP_OWNER: Final = f"{_NAMES}/group-owner"
+"""Annotation that an operator over a group gives to an object here: its owner at a member, see `group.ownership`."""
+
 GO_LAST_APPLIED: Final = "banzaicloud.com/last-applied"
 """Annotation by the Go original: the whole object, compressed. The last writer of an object with it was Go."""
 

@@ -10,7 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NoReturn, Protocol, Self
 
+from registry_controller.api.errors import InvalidOption
+from registry_controller.api.selection import Selection
+from registry_controller.group.collector import Collector
 from registry_controller.group.objects import Event, Key
+from registry_controller.group.streams import StreamRequest
 from registry_controller.group.watching import Watch
 from registry_controller.report.lines import describe
 from registry_controller.report.logs import get_logger
@@ -33,6 +37,10 @@ class Watched(Protocol):
     async def wait_known(self) -> None:
         """Wait until it is known which members there are."""
 
+    @property
+    def collector(self) -> Collector:
+        """Return the collector of the group."""
+
     def __iter__(self) -> Iterator[str]: ...
 
 
@@ -52,6 +60,7 @@ class Controller:
         self._workers = workers
         self._queue = WorkQueue[Key](at_once=max(1, workers - 1))
         self._sources: list[tuple[Watch, KeysOf]] = []
+        self._requests: list[StreamRequest] = []
 
     def watches(
         self,
@@ -72,6 +81,22 @@ class Controller:
             metadata_only=metadata_only,
         )
         self._sources.append((watch, keys))
+        self._requests.append(
+            StreamRequest(resource, Selection(namespace, label_selector, field_selector), metadata_only)
+        )
+        return self
+
+    def owns(self, resource: str, *, namespace: str = "", label_selector: str = "") -> Self:
+        """Add a kind of local objects that `group.local.apply` gives to owners which this controller watches.
+
+        A change of such an object gives the key of its owner. Objects whose owners are gone are deleted: see
+        `Collector`. InvalidOption before `watches`, and for a group without an operator.
+        """
+        if not self._requests:
+            raise InvalidOption(f"owns({resource!r}): call watches first, for the kind of the owners")
+        collector = self._group.collector
+        collector.owns(resource, owners=self._requests, namespace=namespace, label_selector=label_selector)
+        collector.on_owned(self.add)
         return self
 
     def add(self, key: Key, *, after_s: float = 0.0) -> None:

@@ -41,11 +41,13 @@ class LearnedID:
     """The ID of a cluster that nothing describes: that of its first answer.
 
     A cluster that answers with another ID is not read. When all answers of 30 s had another one, the cluster was
-    rebuilt, or the name leads elsewhere: `on_replaced` is called with the reason.
+    rebuilt, or the name leads elsewhere: `on_replaced` is called with the reason. `is_shown` is false while the last
+    answer showed no ID, or another one.
     """
 
     def __init__(self) -> None:
         self.cluster_id = ClusterUID("")
+        self.is_shown = False
         self.on_replaced: Callable[[str], None] = lambda _: None
         self._differs_since_s: float | None = None
 
@@ -53,8 +55,9 @@ class LearnedID:
         """Take the first ID; RegistryError for another one."""
         self.cluster_id = self.cluster_id or uid
         if uid == self.cluster_id:
-            self._differs_since_s = None
+            self._differs_since_s, self.is_shown = None, True
             return
+        self.is_shown = False
         reason = f"{server} is another cluster now: it had the ID {self.cluster_id}, and has {uid or 'none'}"
         now_s = asyncio.get_running_loop().time()
         if self._differs_since_s is None:
@@ -80,8 +83,8 @@ class ContextDialer:
 
     @property
     def cluster_id(self) -> ClusterUID:
-        """Return the ID of the cluster; empty before it has answered, and where it may not be read."""
-        return self.identity.cluster_id
+        """Return the ID that the cluster showed last; empty before it has answered, and where it may not be read."""
+        return self.identity.cluster_id if self.identity.is_shown else ClusterUID("")
 
     async def dial(self) -> Reader:
         """Connect; RegistryError when the cluster does not answer, InvalidOption for a wrong kubeconfig."""
@@ -117,11 +120,12 @@ class ContextDialer:
     async def prove(self, reader: Reader) -> None:
         """Check that the cluster is the one that answered first; RegistryError otherwise.
 
-        A user who may not read the namespace kube-system is answered by the server's version: the ID stays unknown.
+        A user who may not read the namespace kube-system is answered by the server's version: the ID is unknown then.
         """
         try:
             self.identity.check(await read_proven_id(reader), server=reader.server)
         except Forbidden:
+            self.identity.is_shown = False
             await Discovery(reader).server_version()
 
     async def pause(self, attempt: int) -> None:

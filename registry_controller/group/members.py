@@ -14,6 +14,7 @@ from registry_controller.clusters.connection import PeerConnection
 from registry_controller.clusters.dialer import Dialer
 from registry_controller.group.dialers import ContextDialer
 from registry_controller.group.objects import Object
+from registry_controller.group.ownership import Owner, make_owner, read_owner
 from registry_controller.group.streams import MemberStream, StreamRequest
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
@@ -81,7 +82,7 @@ class MemberConnection(PeerConnection[Dialer | ContextDialer]):
             self._tasks[stream.request] = self._scope.create_task(work, name=name)
 
     async def _read(self, stream: MemberStream, reader: Reader, discovery: Discovery) -> None:
-        """Resolve the resource, and follow it forever, in whatever version the member serves it."""
+        """Resolve the resource, and follow it forever, in any version that the member serves."""
         delay = RetryDelay()
         while stream.kind is None:
             try:
@@ -160,6 +161,14 @@ class Member:
     def silence_s(self) -> float | None:
         """Return for how many seconds it has sent nothing; None before it has answered."""
         return self._connection.silence_s
+
+    def as_owner(self, obj: Object) -> Owner:
+        """Return an object of this member as an owner of local objects; LookupError while its ID is not known."""
+        return make_owner(obj, cluster=self.cluster_id, member=self.name)
+
+    def owner_of(self, obj: Object) -> Owner | None:
+        """Return the owner that an operator at this member gave to an object there; None without one."""
+        return read_owner(obj, cluster=self.cluster_id)
 
     def get(self, resource: str, name: str, *, namespace: str = "") -> Object | None:
         """Return a watched object; None where it does not exist. LookupError for one that no watch shows."""

@@ -67,16 +67,23 @@ class MemberSource(Protocol):
 
 
 class ContextSource:
-    """The clusters of contexts: they are members for good. A member has the name of its context."""
+    """The clusters of contexts: they are members for good. A member has the name of its context.
+
+    `local` is the context of the local cluster; None without one.
+    """
 
     problem: Final = ""
 
-    def __init__(self, contexts: Sequence[Context]) -> None:
+    def __init__(self, contexts: Sequence[Context], *, local: str | None = None) -> None:
         self._contexts = contexts
+        self._local = local
 
     async def run(self, found: Found) -> None:
         """Report the members once."""
-        found({context.name or "": MemberSpec(context.name or "", context=context) for context in self._contexts})
+        found({
+            context.name or "": MemberSpec(context.name or "", context=context, is_local=context.name == self._local)
+            for context in self._contexts
+        })  # fmt: skip
 
 
 class _HomeCache(EventHandler, Generic[_T]):
@@ -131,8 +138,8 @@ class _HomeCache(EventHandler, Generic[_T]):
             self._changed()
 
 
-class _Home:
-    """The watches of the cluster that describes the group. Connections renew their credentials themselves."""
+class LocalWatches:
+    """Watches over one connection to the local cluster, which renews its credentials itself."""
 
     def __init__(self, scope: asyncio.TaskGroup, reader: Reader) -> None:
         self._scope = scope
@@ -177,7 +184,7 @@ class SecretSource:
         reader = await self._connect(self._home)
         try:
             async with asyncio.TaskGroup() as scope:
-                _Home(scope, reader).watch(meta.SECRET, self._selection, self._secrets)
+                LocalWatches(scope, reader).watch(meta.SECRET, self._selection, self._secrets)
         finally:
             await reader.close()
 
@@ -223,10 +230,10 @@ class ClusterSource:
         reader = await self._connect(self._home)
         try:
             async with asyncio.TaskGroup() as scope:
-                home = _Home(scope, reader)
+                home = LocalWatches(scope, reader)
 
                 def read_local() -> None:
-                    home.start(self._learn_local(reader), name="home ID")
+                    home.start(self._learn_local(reader), name="local ID")
 
                 self._read_local = read_local
                 self._watch_secrets = lambda namespace: home.watch(

@@ -2,7 +2,7 @@
 
 Laws: an object that changes again before the consumer has taken its event keeps one place, with its latest state. So
 there are never more events than objects and members, however slow the consumer is · a member that has left and is back
-has places of its own for what comes after LEFT, so that this is at most doubled.
+has new places after LEFT, so that this is at most doubled.
 """
 
 from __future__ import annotations

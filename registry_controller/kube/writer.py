@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -28,6 +29,8 @@ _MANAGER: Final = f"?fieldManager={meta.FIELD_MANAGER}&fieldValidation=Ignore"
 _WARNING: Final = f"?fieldManager={meta.FIELD_MANAGER}&fieldValidation=Warn"
 _VERBS: Final = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _MERGE_PATCH: Final = "application/merge-patch+json"
+_APPLY_PATCH: Final = "application/apply-patch+yaml"
+_BACKGROUND: Final = "Background"
 
 
 class WriteClient(Protocol):
@@ -90,9 +93,17 @@ class LocalWriter(Protocol):
         self, gvr: GVR, key: ObjectKey, body: bytes, *, dry_run: bool, subresource: str = ""
     ) -> bytes: ...
 
-    async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> object: ...
+    async def delete(
+        self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str, propagation: str = _BACKGROUND
+    ) -> object: ...
 
-    async def merge_patch(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes: ...
+    async def apply(
+        self, gvr: GVR, key: ObjectKey, body: bytes, *, manager: str, force: bool, subresource: str = ""
+    ) -> bytes: ...
+
+    async def merge_patch(
+        self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any], *, manager: str = meta.FIELD_MANAGER
+    ) -> bytes: ...
 
     async def post_path(self, path: str, body: bytes) -> bytes: ...
 
@@ -149,13 +160,31 @@ class Writer(Reader):
             unknown += read_unknown_fields(warnings or ())
         return raw
 
-    async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
-        """Delete exactly this version of an object; Conflict when it has changed."""
+    async def apply(
+        self, gvr: GVR, key: ObjectKey, body: bytes, *, manager: str, force: bool, subresource: str = ""
+    ) -> bytes:
+        """Apply the fields of a manager (server-side apply); return the stored bytes. Invalid for an unknown field.
+
+        Conflict where another manager has another value, unless `force` takes the field over.
+        """
+        query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true" if force else "false"}
+        path = f"{gvr.object_path(key, subresource=subresource)}?{urlencode(query)}"
+        return await self._write(
+            "PATCH", path, gvr=gvr, key=key, body=body, subresource=subresource, content_type=_APPLY_PATCH
+        )
+
+    async def delete(
+        self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str, propagation: str = _BACKGROUND
+    ) -> None:
+        """Delete exactly this version of an object; Conflict when it has changed.
+
+        `propagation` is `Background`, `Foreground` or `Orphan`, for the objects that it owns in its cluster.
+        """
         options = {
             "kind": "DeleteOptions",
             "apiVersion": "v1",
             "preconditions": {"uid": uid, "resourceVersion": resource_version},
-            "propagationPolicy": "Background",
+            "propagationPolicy": propagation,
         }
         await self._write("DELETE", gvr.object_path(key), gvr=gvr, key=key, body=msgspec.json.encode(options))
 
@@ -164,9 +193,12 @@ class Writer(Reader):
         path = gvr.object_path(key, subresource="status") + _MANAGER
         return await self._patch(path, gvr=gvr, key=key, patch=patch, subresource="status")
 
-    async def merge_patch(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
-        """Merge `patch` into an object; return the stored bytes."""
-        return await self._patch(gvr.object_path(key) + _MANAGER, gvr=gvr, key=key, patch=patch)
+    async def merge_patch(
+        self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any], *, manager: str = meta.FIELD_MANAGER
+    ) -> bytes:
+        """Merge `patch` into an object; return the stored bytes. Conflict for a resourceVersion in it that is over."""
+        query = urlencode({"fieldManager": manager, "fieldValidation": "Ignore"})
+        return await self._patch(f"{gvr.object_path(key)}?{query}", gvr=gvr, key=key, patch=patch)
 
     async def post_path(self, path: str, body: bytes, *, timeout_s: float = 10.0) -> bytes:
         """Post a request that is not a stored object: an access review, a token request."""

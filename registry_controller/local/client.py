@@ -129,8 +129,13 @@ class ClusterClient:
 
     async def read(self, gvr: GVR, key: ObjectKey) -> Manifest | None:
         """Get one object; None when the API server reports that it does not exist."""
+        found = await self.read_bytes(gvr, key)
+        return _decode(found, what=f"{gvr} {key}") if found is not None else None
+
+    async def read_bytes(self, gvr: GVR, key: ObjectKey) -> bytes | None:
+        """Get one object as the API server sends it; None when the API server reports that it does not exist."""
         try:
-            return _decode(await self._get(gvr, key), what=f"{gvr} {key}")
+            return await self._get(gvr, key)
         except NotFound:
             return None
 
@@ -178,16 +183,33 @@ class ClusterClient:
             "update", gvr, key.namespace, subresource="status",
         )  # fmt: skip
 
-    async def merge_patch(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> None:
-        """Merge `patch` into an object."""
-        await self._send(lambda: self._writer.merge_patch(gvr, key, patch), "patch", gvr, key.namespace)
+    async def merge_patch(
+        self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any], *, manager: str = meta.FIELD_MANAGER
+    ) -> bytes:
+        """Merge `patch` into an object; return the stored bytes."""
+        return await self._send(
+            lambda: self._writer.merge_patch(gvr, key, patch, manager=manager), "patch", gvr, key.namespace
+        )
 
-    async def delete(self, gvr: GVR, manifest: Manifest) -> None:
+    async def apply(self, gvr: GVR, manifest: Manifest, *, manager: str, force: bool, subresource: str = "") -> bytes:
+        """Apply the fields of a manager (server-side apply); return the stored bytes.
+
+        Conflict where another manager has another value, unless `force` takes the field over.
+        """
+        key, body = _key(manifest), msgspec.json.encode(manifest)
+        return await self._send(
+            lambda: self._writer.apply(gvr, key, body, manager=manager, force=force, subresource=subresource),
+            "patch" if subresource else "create and patch", gvr, key.namespace, subresource=subresource,
+        )  # fmt: skip
+
+    async def delete(self, gvr: GVR, manifest: Manifest, *, propagation: str = "Background") -> None:
         """Delete the object that was read; nothing happens where it is gone. Conflict when it has changed."""
         key, info = _key(manifest), meta.metadata_of(manifest)
         try:
             await self._send(
-                lambda: self._writer.delete(gvr, key, uid=info["uid"], resource_version=info["resourceVersion"]),
+                lambda: self._writer.delete(
+                    gvr, key, uid=info["uid"], resource_version=info["resourceVersion"], propagation=propagation
+                ),
                 "delete", gvr, key.namespace,
             )  # fmt: skip
         except NotFound:

@@ -74,6 +74,7 @@ class _Series:
 class EventRecorder:
     """Records Events. `instance` is the name of this daemon's Pod, `namespace` the Pod's namespace.
 
+    `component` is the reporting controller.
     `on_result` receives the result of each Event: written, aggregated, limited, dropped or failed.
     """
 
@@ -83,12 +84,13 @@ class EventRecorder:
         *,
         namespace: str,
         instance: str,
+        component: str = FIELD_MANAGER,
         on_result: Callable[[str], None] = lambda _: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._writer, self._on_result, self._now, self._monotonic_s = writer, on_result, now, monotonic_s
-        self._instance = f"{namespace}/{instance}"[:128]
+        self._instance, self._component = f"{namespace}/{instance}"[:128], component
         self._queue: deque[_Occurrence] = deque()
         self._wake = asyncio.Event()
         self._series: OrderedDict[_Occurrence, _Series] = OrderedDict()
@@ -108,8 +110,7 @@ class EventRecorder:
         """Write queued Events, forever. An Event that the API server refuses is counted and dropped."""
         while True:
             self._wake.clear()
-            while self._queue:
-                await self._record(self._queue.popleft())
+            await self.flush()
             await self._write_due()
             pending = any(series.unwritten for series in self._series.values())
             try:
@@ -117,6 +118,11 @@ class EventRecorder:
                     await self._wake.wait()
             except TimeoutError:
                 continue
+
+    async def flush(self) -> None:
+        """Write the queued Events once; for the end, when `run` does not run any more."""
+        while self._queue:
+            await self._record(self._queue.popleft())
 
     async def _record(self, occurrence: _Occurrence) -> None:
         now_s = self._monotonic_s()
@@ -151,7 +157,7 @@ class EventRecorder:
         key = ObjectKey(
             regarding.namespace or "default", f"{stem}.{int(moment.timestamp() * 1e6):x}{next(self._numbers):x}"
         )
-        body = json.dumps(_manifest(occurrence, key=key, moment=moment, instance=self._instance)).encode()
+        body = json.dumps(self._manifest(occurrence, key=key, moment=moment)).encode()
         if await self._try(lambda: self._writer.create(EVENTS, key.namespace, body)):
             self._series[occurrence] = _Series(key, 1, moment, now_s, now_s)
             while len(self._series) > _REMEMBERED:
@@ -189,6 +195,32 @@ class EventRecorder:
             return False
         raise AssertionError("the last try returns")
 
+    def _manifest(self, occurrence: _Occurrence, *, key: ObjectKey, moment: datetime) -> dict[str, Any]:
+        regarding = occurrence.regarding
+        involved = {
+            "apiVersion": regarding.gvk.api_version,
+            "kind": regarding.gvk.kind,
+            "name": regarding.name,
+            "uid": regarding.uid,
+        }
+        if regarding.namespace:
+            involved["namespace"] = regarding.namespace
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": key.name, "namespace": key.namespace},
+            "involvedObject": involved,
+            "type": occurrence.type,
+            "reason": occurrence.reason,
+            "message": occurrence.message,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": self._instance,
+            "firstTimestamp": _rfc3339(moment),
+            "lastTimestamp": _rfc3339(moment),
+            "count": 1,
+        }
+
     def _take_token(self, regarding: Reference, *, now_s: float) -> bool:
         """Take a token from the object's bucket; return False when the bucket is empty."""
         tokens, at_s = self._buckets.pop(regarding, (_BURST, now_s))
@@ -197,33 +229,6 @@ class EventRecorder:
         while len(self._buckets) > _REMEMBERED:
             self._buckets.popitem(last=False)
         return tokens >= 1.0
-
-
-def _manifest(occurrence: _Occurrence, *, key: ObjectKey, moment: datetime, instance: str) -> dict[str, Any]:
-    regarding = occurrence.regarding
-    involved = {
-        "apiVersion": regarding.gvk.api_version,
-        "kind": regarding.gvk.kind,
-        "name": regarding.name,
-        "uid": regarding.uid,
-    }
-    if regarding.namespace:
-        involved["namespace"] = regarding.namespace
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": key.name, "namespace": key.namespace},
-        "involvedObject": involved,
-        "type": occurrence.type,
-        "reason": occurrence.reason,
-        "message": occurrence.message,
-        "source": {"component": FIELD_MANAGER},
-        "reportingComponent": FIELD_MANAGER,
-        "reportingInstance": instance,
-        "firstTimestamp": _rfc3339(moment),
-        "lastTimestamp": _rfc3339(moment),
-        "count": 1,
-    }
 
 
 def _rfc3339(moment: datetime) -> str:

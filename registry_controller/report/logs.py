@@ -1,5 +1,7 @@
 """Writes log lines to stderr: a constant message with key/values, as JSON or for people.
 
+A program that uses this project as a library configures nothing here: its own handlers get the lines.
+
 Laws: logging never raises · nothing that a library logs below WARNING is written, at any verbosity (kopf logs
 whole objects at DEBUG). A line of this project makes no LogRecord: there is one for every copy that is written.
 """
@@ -87,6 +89,16 @@ class Logger:
     def _log(self, level: int, message: str, values: Mapping[str, object], error: BaseException | None = None) -> None:
         if level >= _outlet.level:
             _outlet.write(our_fields(self._name, level, message, values, error))
+        elif _outlet.stream is None:
+            _pass_on(self._name, level, message, values, error)
+
+
+def _pass_on(name: str, level: int, message: str, values: Mapping[str, object], error: BaseException | None) -> None:
+    """Log with the standard library, where a program that uses this one as a library has handlers there."""
+    logger = logging.getLogger(f"{OURS}.{name}")
+    if logger.isEnabledFor(level) and logger.hasHandlers():
+        rest = "".join(f" {key}={value}" for key, value in values.items())
+        logger.log(level, "%s%s", message, rest, exc_info=error)
 
 
 def get_logger(name: str) -> Logger:

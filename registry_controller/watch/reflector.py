@@ -168,7 +168,7 @@ class Reflector:
         self.retry_now()
 
     async def _resolve(self) -> GVR:
-        """Return the resource of the kind, if need be in another version; its list replaces what is known."""
+        """Return the resource of the kind, if need be in another version; its list replaces the known objects."""
         try:
             return await self._discovery.resolve(self._scope.kind)
         except NotServed:

@@ -152,18 +152,18 @@ def test_the_example_prints_cluster_namespace_and_name_of_pods(
             eventually(lambda lines=lines: f"{second.name} default example deleted" in lines(), what="its deletion")
 
 
-def programs() -> list[str]:
-    """List the programs of docs/operators.md: the one that counts, and the one with kopf."""
-    return [block.text for block in blocks(PAGE) if block.language == "python"]
+def program_with(word: str) -> str:
+    """Return the program of docs/operators.md that has a word in it."""
+    (found,) = [block.text for block in blocks(PAGE) if block.language == "python" and word in block.text]
+    return found
 
 
 def test_the_program_of_the_page_counts_the_deployments_of_each_member(members: list[Member], tmp_path: Path) -> None:
     first, second = members
     for member in members:
         grant(member, "deployments", ["apps"], ["deployments"])
-    program, _ = programs()
     script = tmp_path / "count.py"
-    script.write_text(program)
+    script.write_text(program_with("Prints how many Deployments"))
     with lines_of(
         sys.executable, str(script), kubeconfig=first.cluster.kubeconfig, output=tmp_path / "lines", stop=signal.SIGTERM
     ) as lines:
@@ -175,10 +175,29 @@ def test_the_program_of_the_page_counts_the_deployments_of_each_member(members: 
         eventually(lambda: lines()[-1] == f"{second.name} 1", what="its end")
 
 
+def test_the_operator_of_the_page_keeps_the_numbers_of_deployments(members: list[Member], tmp_path: Path) -> None:
+    first, second = members
+    script = tmp_path / "keep.py"
+    script.write_text(program_with("Keeps the number of each member's Deployments"))
+
+    def kept() -> dict[str, str]:
+        found: dict[str, str] = first.get("-n", "default", "configmap", "deployment-count")["data"]
+        return found
+
+    with lines_of(
+        sys.executable, str(script), kubeconfig=first.cluster.kubeconfig, output=tmp_path / "lines", stop=signal.SIGTERM
+    ):
+        eventually(lambda: kept() == {first.name: "1", second.name: "1"}, what="the first numbers")
+        second.apply(deployment("another"))
+        eventually(lambda: kept() == {first.name: "1", second.name: "2"}, what="the new one")
+        second.kubectl("-n", "default", "delete", "deployment", "another")
+        eventually(lambda: kept()[second.name] == "1", what="its end")
+
+
 @pytest.mark.parametrize("way", ["python", "kopf run"])
 def test_handlers_of_the_library_stand_beside_those_of_kopf(members: list[Member], tmp_path: Path, way: str) -> None:
     first, second = members
-    _, program = programs()
+    program = program_with("import kopf")
     command = [sys.executable]
     if way == "kopf run":
         program = program.replace('asyncio.run(group.kopf.run(namespaces=["default"]))', "group.kopf.install()")

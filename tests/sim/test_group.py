@@ -13,25 +13,17 @@ import kopf
 import pytest
 
 from registry_controller.api.errors import InvalidObject
-from registry_controller.group import Event, EventType, Group, Key, Watch
+from registry_controller.group import Event, EventType, Key, Watch
 from registry_controller.group.dialers import Context
 from registry_controller.group.sources import SECRET_LABEL, ContextSource, SecretSource
 from registry_controller.kube.connect import Reader
 from tests.sim.cluster.group import SimGroup, carry_over, config_map, simulate
 from tests.sim.cluster.member import NAMESPACE
-from tests.sim.cluster.operator import make_group
-from tests.sim.cluster.transport import Fault, Life
+from tests.sim.cluster.operator import operator_at
+from tests.sim.cluster.transport import Fault
 
 ADDED, MODIFIED, DELETED = EventType.ADDED, EventType.MODIFIED, EventType.DELETED
 SYNCED, STALE, LEFT = EventType.SYNCED, EventType.STALE, EventType.LEFT
-
-
-@asynccontextmanager
-async def operator_at(group: SimGroup, name: str, **options: Any) -> AsyncIterator[Group]:
-    """Run an operator in a cluster, with the credentials that the daemon has there; `options` are of `make_group`."""
-    async with make_group(group, name, life=Life(), **options) as found:
-        await found.wait_known()
-        yield found
 
 
 async def take(watch: Watch, *, for_s: float = 5.0) -> list[Event]:

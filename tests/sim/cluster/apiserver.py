@@ -283,7 +283,7 @@ class ApiServer:
         manager = request.query.get("fieldManager", "unknown")
         if method in ("POST", "PUT") and body.get("apiVersion", request.api_version) != request.api_version:
             raise Refusal(400, "BadRequest", "the API version in the data does not match the expected API version")
-        if method == "POST" and not key.name:
+        if (method == "POST" and not key.name) or self._applies_new(method, request):
             self.check_created(kind)
             if (refusal := self.unmakeable.get(f"{kind.kind} {_name(body)}")) is not None:
                 raise refusal  # before it finds that the name is taken
@@ -303,6 +303,11 @@ class ApiServer:
         subresource = request.subresource
         stored = self.store.replace(kind, key, body, manager=manager, subresource=subresource, dry_run=dry)
         return request.shown(stored)
+
+    def _applies_new(self, method: str, request: Request) -> bool:
+        """Say whether a server-side apply creates what is missing."""
+        is_applied = method == "PATCH" and "force" in request.query and not request.subresource
+        return is_applied and request.key not in self.store.all(request.kind)
 
     def _read(self, request: Request) -> Manifest:
         if request.key.name:

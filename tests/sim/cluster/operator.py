@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC
 from typing import Any, Final, Protocol
 
 from registry_controller.group import Event, Group, Key, Object, Watch
 from registry_controller.group.dialers import Context
+from registry_controller.group.local_access import LocalAccess
 from registry_controller.group.sources import ClusterSource, MemberSource
 from registry_controller.kube.connect import READING, Reader
 from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.writer import WRITING, Writer
+from tests.sim.cluster.clock import VirtualDatetime
 from tests.sim.cluster.transport import Life, Listener, SimTransport, Wire
 
 WATCHED: Final = "ConfigMap"
@@ -51,15 +56,21 @@ def make_group(
     life: Life,
     source: Callable[[Callable[[Context], Any]], MemberSource] | None = None,
     reader: Callable[[Any], Reader] = Reader,
+    operator: str = "",
 ) -> Group:
     """Make a group for a program in a cluster, which has the credentials that the daemon has there.
 
-    A context has the name of its cluster; without one it is the cluster of the program.
+    A context has the name of its cluster; without one it is the cluster of the program. With `operator` it may write
+    to that cluster.
     """
 
     async def connect_by_context(context: Context) -> Reader:
         wire = wires.wire(name, context.name or name)
         return reader(ProgramTransport(wire, token=None, methods=READING, life=life))
+
+    async def connect_writer(context: Context) -> Writer:
+        transport: Any = SimTransport(wires.wire(name, name), token=None, methods=WRITING, life=life)
+        return Writer(transport)
 
     def connect(credentials: Credentials) -> Reader:
         wire = wires.wire_to(name, credentials.server)
@@ -70,7 +81,21 @@ def make_group(
         found: MemberSource = ClusterSource(Context(), network_name="default", connect=connect_by_context)
     else:
         found = source(connect_by_context)
-    return Group(found, connect=connect, connect_by_context=connect_by_context)
+    local = None
+    if operator:
+        local = LocalAccess(
+            Context(), operator=operator, namespace="default", connect=connect_writer,
+            now=lambda: VirtualDatetime.now(UTC),
+        )  # fmt: skip
+    return Group(found, local=local, connect=connect, connect_by_context=connect_by_context)
+
+
+@asynccontextmanager
+async def operator_at(wires: Wires, name: str, *, operator: str = "operator", **options: Any) -> AsyncIterator[Group]:
+    """Run an operator in a cluster, beside the daemon there; `options` are of `make_group`."""
+    async with make_group(wires, name, life=Life(), operator=operator, **options) as found:
+        await found.wait_known()
+        yield found
 
 
 class ProgramObserver(Protocol):

@@ -36,7 +36,10 @@ def _widget(*, revision: int, value: str) -> PartialObject:
 
 
 def _stream() -> tuple[MemberStream, _Consumer]:
-    stream, consumer = MemberStream("a", StreamRequest("widgets", EVERYTHING, metadata_only=False)), _Consumer()
+    stream, consumer = (
+        MemberStream("a", StreamRequest("widgets", EVERYTHING, metadata_only=False), by_context=False),
+        _Consumer(),
+    )
     stream.kind = KIND
     stream.attach(consumer)
     stream.on_object(_widget(revision=5, value="1"))

@@ -102,13 +102,22 @@ class FakeServer:
         self.writes.append(f"replace {gvr.resource}{f'/{subresource}' if subresource else ''}")
         return json.dumps(self.put(gvr, manifest)).encode()
 
-    async def merge_patch(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any]) -> bytes:
+    async def apply(
+        self, gvr: GVR, key: ObjectKey, body: bytes, *, manager: str, force: bool, subresource: str = ""
+    ) -> bytes:
+        self._check("patch", gvr)
+        self.writes.append(f"apply {gvr.resource}")
+        return json.dumps(self.put(gvr, json.loads(body))).encode()
+
+    async def merge_patch(self, gvr: GVR, key: ObjectKey, patch: Mapping[str, Any], *, manager: str = "") -> bytes:
         self._check("patch", gvr)
         current = self.objects[gvr.path(key.namespace, key.name)]
         self.writes.append(f"patch {gvr.resource}")
         return json.dumps(self.put(gvr, {**current, **patch})).encode()
 
-    async def delete(self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str) -> None:
+    async def delete(
+        self, gvr: GVR, key: ObjectKey, *, uid: str, resource_version: str, propagation: str = "Background"
+    ) -> None:
         self._check("delete", gvr)
         self.writes.append(f"delete {gvr.resource}")
         del self.objects[gvr.path(key.namespace, key.name)]

@@ -1,0 +1,71 @@
+"""Reads at a member whether an owner is gone.
+
+Laws: only the NotFound of the named object, or another uid under its name, from the cluster whose ID is in the mark,
+proves that it is gone · silence, a refusal and a kind that is not served prove nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from registry_controller.api.errors import NotFound, RegistryError
+from registry_controller.group.members import MemberConnection
+from registry_controller.group.ownership import Owner
+from registry_controller.group.streams import MemberStream
+from registry_controller.kube.discover import has_definition
+from registry_controller.kube.object import decode_object
+from registry_controller.report.reasons import with_grant
+from registry_controller.sync.reconciler import ASK_TIMEOUT_S
+
+
+class Existence(Enum):
+    """The result of a question."""
+
+    THERE = "the owner is there"
+    GONE = "the owner is gone"
+    UNKNOWN = "the owner may be there"
+
+
+class Answer(NamedTuple):
+    """The answer of a member; `reason` is why it proves nothing."""
+
+    existence: Existence
+    reason: str = ""
+
+
+def streams_of(connection: MemberConnection | None, owner: Owner) -> Iterator[MemberStream]:
+    """List the streams of a member that show the kind of an owner."""
+    for stream in connection.streams.values() if connection is not None else ():
+        if stream.kind is not None and (stream.kind.group, stream.kind.kind) == (owner.group, owner.kind):
+            yield stream
+
+
+async def ask_member(connection: MemberConnection | None, owner: Owner) -> Answer:
+    """Read an owner by name at its member."""
+    if connection is None:
+        return Answer(Existence.UNKNOWN, "no member of the group has the ID of its owner's cluster")
+    reader, discovery = connection.reader, connection.discovery
+    if reader is None or discovery is None or not connection.is_alive:
+        return Answer(Existence.UNKNOWN, f"{connection.name} is silent: {connection.failure or 'it is not connected'}")
+    kind = next((stream.kind for stream in streams_of(connection, owner)), None)
+    if kind is None:
+        return Answer(Existence.UNKNOWN, f"{connection.name} does not show objects of the kind of its owner")
+    try:
+        gvr = await discovery.resolve(kind)
+        try:
+            found = decode_object(await reader.get(gvr, owner.key, timeout_s=ASK_TIMEOUT_S), kind=kind)
+        except NotFound as error:
+            if not error.names_object:
+                return Answer(Existence.UNKNOWN, f"{connection.name}: {error}")
+            if has_definition(kind) and not await discovery.may_create(kind):
+                return Answer(Existence.UNKNOWN, f"{connection.name} is about to serve {kind} no more")
+            is_there = False
+        else:
+            is_there = found.uid == owner.uid
+    except RegistryError as error:
+        return Answer(Existence.UNKNOWN, f"{connection.name}: {with_grant(error, is_local=False)}")
+    if connection.reader is not reader or connection.dialer.cluster_id != owner.cluster:
+        return Answer(Existence.UNKNOWN, f"{connection.name}: its connection changed while it answered")
+    return Answer(Existence.THERE if is_there else Existence.GONE)

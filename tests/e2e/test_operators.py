@@ -1,0 +1,194 @@
+"""The examples of operators over a group, on real clusters: each writes in its own cluster alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.group import ROOT, Member, eventually, steadily
+
+FAN_OUT = ROOT / "examples" / "fan-out-job"
+DIRECTORY = ROOT / "examples" / "service-directory"
+
+pytestmark = pytest.mark.group(3, prefix="ops")
+
+
+def log_in(member: Member, account: str) -> str:
+    """Return a kubeconfig for the account of an operator, which has the rights of the example alone."""
+    member.writers.add(f"system:serviceaccount:default:{account}")
+    found = yaml.safe_load(member.cluster.kubeconfig.read_text())
+    token = member.kubectl("-n", "default", "create", "token", account).strip()
+    for user in found["users"]:
+        user["user"] = {"token": token}
+    return json.dumps(found)
+
+
+class Program:
+    """A program of the examples at one member."""
+
+    def __init__(self, member: Member, *command: str, account: str, output: Path) -> None:
+        self._command = [sys.executable, *command]
+        kubeconfig = output.with_suffix(".kubeconfig")
+        kubeconfig.write_text(log_in(member, account))
+        self._env = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+        self._output = output
+        self.start()
+
+    def start(self) -> None:
+        with self._output.open("a") as output:
+            self._process = subprocess.Popen(self._command, env=self._env, stdout=output, stderr=output)
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+        assert self._process.wait(timeout=60) == 0, self.log()
+        assert "Traceback" not in self.log(), self.log()
+
+    def log(self) -> str:
+        return self._output.read_text()[-4000:]
+
+
+@pytest.fixture(scope="module")
+def operators(members: list[Member], tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Program]]:
+    """Run the operator of fan-out-job in each member; the first one has the FanOutJobs."""
+    output = tmp_path_factory.mktemp("operators")
+    members[0].kubectl("apply", "-f", str(FAN_OUT / "crd.yaml"))
+    for member in members:
+        member.kubectl("apply", "-f", str(FAN_OUT / "rbac.yaml"))
+    members[0].kubectl("wait", "--for=condition=Established", "crd/fanoutjobs.batch.example.com")
+    script, main = str(FAN_OUT / "fan_out_job.py"), members[0].name
+    programs = [
+        Program(member, script, "--main", main, account="fan-out-job", output=output / member.name)
+        for member in members
+    ]
+    yield programs
+    for program in programs:
+        program.stop()
+
+
+def fan_out_job(name: str) -> dict[str, Any]:
+    info = {"name": name, "namespace": "default"}
+    spec = {"image": "none.invalid/none", "command": ["true"]}
+    return {"apiVersion": "batch.example.com/v1", "kind": "FanOutJob", "metadata": info, "spec": spec}
+
+
+def job_of(member: Member, name: str) -> dict[str, Any] | None:
+    return member.find("-n", "default", "job", name)
+
+
+def patch_status(member: Member, name: str, status: dict[str, Any]) -> None:
+    """Write a Job's status as its controller does."""
+    patch = json.dumps({"status": status})
+    member.kubectl("-n", "default", "patch", "job", name, "--subresource=status", "--type=merge", "-p", patch)
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def condition(type_: str, reason: str) -> dict[str, str]:
+    return {"type": type_, "status": "True", "reason": reason, "lastTransitionTime": now(), "lastProbeTime": now()}
+
+
+def play(member: Member, name: str, *, fails: bool = False) -> None:
+    """Run a Job to its end: the API server accepts these states in this order alone."""
+    eventually(lambda: job_of(member, name), what=f"the Job {name} of {member.name}")
+    patch_status(member, name, {"startTime": now(), "active": 1, "ready": 0, "uncountedTerminatedPods": {}})
+    if fails:
+        ends = [condition("FailureTarget", "BackoffLimitExceeded"), condition("Failed", "BackoffLimitExceeded")]
+        rest: dict[str, Any] = {"failed": 1}
+    else:
+        ends = [condition("SuccessCriteriaMet", "CompletionsReached"), condition("Complete", "CompletionsReached")]
+        rest = {"succeeded": 1, "completionTime": now()}
+    patch_status(member, name, {"active": 0, "terminating": 0, "conditions": ends[:1]})
+    patch_status(member, name, {"conditions": ends, **rest})
+
+
+def states(main: Member, name: str) -> tuple[str, dict[str, str]]:
+    """Return the phase of a FanOutJob, and the states of the members."""
+    status = main.get("-n", "default", "fanoutjob", name).get("status") or {}
+    return status.get("phase", ""), {one["name"]: one["state"] for one in status.get("members", ())}
+
+
+def expect(main: Member, name: str, phase: str, *found: str, members: list[Member]) -> None:
+    wanted = phase, dict(zip((member.name for member in members), found, strict=True))
+    eventually(lambda: states(main, name) == wanted, what=f"{name}: {wanted}")
+
+
+def test_a_job_runs_in_each_member_and_the_resource_has_their_states(
+    members: list[Member], operators: list[Program], tmp_path: Path
+) -> None:
+    main, second, third = members
+    for member in members:
+        member.kubectl("apply", "-f", str(DIRECTORY / "rbac.yaml"))
+    main.apply(fan_out_job("hello"))
+    expect(main, "hello", "Running", "Running", "Running", "Running", members=members)
+    play(main, "hello")
+    play(second, "hello")
+    expect(main, "hello", "Running", "Finished", "Finished", "Running", members=members)
+    uids = {member.name: (job_of(member, "hello") or {})["metadata"]["uid"] for member in members}
+
+    # A Job that was deleted runs again, unless it had ended.
+    for member in (second, third):
+        member.kubectl("-n", "default", "delete", "job", "hello")
+    made = eventually(lambda: job_of(third, "hello"), what="the Job that had not ended")
+    assert made["metadata"]["uid"] != uids[third.name]
+    steadily(lambda: job_of(second, "hello") is None, what="a finished Job runs once")
+    assert states(main, "hello")[1][second.name] == "Finished"
+
+    # Error as soon as any Job failed.
+    main.apply(fan_out_job("bad"))
+    play(second, "bad", fails=True)
+    eventually(lambda: states(main, "bad")[0] == "Error", what="the error of one member")
+
+    # A control plane is down: nothing is deleted, also where a resource goes meanwhile.
+    service = {"selector": {"app": "x"}, "ports": [{"name": "web", "port": 80}]}
+    for member in (second, third):
+        info = {"name": "web", "namespace": "default", "labels": {"service-directory": "yes"}}
+        member.apply({"apiVersion": "v1", "kind": "Service", "metadata": info, "spec": service})
+    directory = Program(
+        main, str(DIRECTORY / "service_directory.py"), account="service-directory", output=tmp_path / "directory"
+    )
+
+    def listed() -> dict[str, bool]:
+        data = main.get("-n", "default", "configmap", "service-directory").get("data") or {}
+        return {name: entry["stale"] for name, entry in json.loads(data.get("default.web", "{}")).items()}
+
+    try:
+        eventually(lambda: listed() == {second.name: False, third.name: False}, what="both Services")
+        third.cluster.apiserver.stop()
+        expect(main, "hello", "Running", "Finished", "Finished", "Unknown", members=members)
+        eventually(lambda: listed() == {second.name: False, third.name: True}, what="a stale Service")
+        directory.stop()  # a new process knows it from the ConfigMap
+        operators[1].stop()
+        main.kubectl("-n", "default", "delete", "fanoutjob", "bad")
+        eventually(lambda: job_of(main, "bad") is None, what="the Job at home")
+        directory.start()
+        operators[1].start()
+        eventually(lambda: job_of(second, "bad") is None, what="the Job of an operator that was restarted")
+        steadily(lambda: listed() == {second.name: False, third.name: True}, what="the stale Service stays")
+        assert job_of(main, "hello")
+        third.cluster.apiserver.start()
+        third.cluster.apiserver.wait_ready(timeout_s=180)
+        eventually(lambda: job_of(third, "bad") is None, what="the Job of the member that was down")
+        assert job_of(third, "hello")
+        eventually(lambda: listed() == {second.name: False, third.name: False}, what="a Service that is known again")
+        second.kubectl("-n", "default", "delete", "service", "web")
+        eventually(lambda: listed() == {third.name: False}, what="the deletion of a Service")
+    finally:
+        directory.stop()
+
+    play(third, "hello")
+    expect(main, "hello", "Finished", "Finished", "Finished", "Finished", members=members)
+    main.kubectl("-n", "default", "delete", "fanoutjob", "hello")
+    for member in members:
+        eventually(lambda member=member: job_of(member, "hello") is None, what=f"the Job of {member.name}")

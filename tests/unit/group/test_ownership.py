@@ -1,0 +1,97 @@
+"""The mark by which an object names its owner at a member: it binds the object, its cluster and its owner."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from registry_controller.api import meta
+from registry_controller.api.meta import GVK, ClusterUID, Target
+from registry_controller.group.objects import Object
+from registry_controller.group.ownership import Owner, OwnerMark, encode_mark, make_owner, read_mark
+
+HERE, THERE = ClusterUID("here"), ClusterUID("there")
+OWNER = Owner(THERE, "example.com", "Widget", "default", "w", "uid-1")
+MARK = OwnerMark(OWNER, "Foreground", "an-operator")
+OF = Target("batch", "Job", "default", "w")
+
+
+def annotated(text: str) -> dict[str, str]:
+    return {meta.GROUP_OWNER: text}
+
+
+def test_a_mark_is_read_as_it_was_written() -> None:
+    text = encode_mark(MARK, of=OF, cluster=HERE)
+    assert read_mark(annotated(text), of=OF, cluster=HERE) == MARK
+    assert json.loads(text)["format"] == 1
+    assert text == encode_mark(MARK, of=OF, cluster=HERE)
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        OF._replace(name="copy"),
+        OF._replace(namespace="other"),
+        OF._replace(kind="CronJob"),
+        OF._replace(group="example.com"),
+    ],
+)
+def test_a_mark_that_was_copied_to_another_object_is_no_mark(of: Target) -> None:
+    assert read_mark(annotated(encode_mark(MARK, of=OF, cluster=HERE)), of=of, cluster=HERE) is None
+
+
+def test_a_mark_that_was_copied_to_another_cluster_is_no_mark() -> None:
+    assert read_mark(annotated(encode_mark(MARK, of=OF, cluster=HERE)), of=OF, cluster=THERE) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("owner", "name"), "x"),
+        (("owner", "uid"), "uid-2"),
+        (("owner", "uid"), ""),
+        (("owner", "uid"), 5),
+        (("owner", "cluster"), "here"),
+        (("propagation",), "Background"),
+        (("propagation",), "Never"),
+        (("propagation",), ["Orphan"]),
+        (("operator",), "another"),
+        (("operator",), None),
+        (("digest",), "0"),
+        (("format",), 2),
+        (("format",), "1"),
+        (("owner",), []),
+        (("owner",), {}),
+    ],
+)
+def test_a_text_in_which_something_was_replaced_is_no_mark(path: tuple[str, ...], value: object) -> None:
+    content = json.loads(encode_mark(MARK, of=OF, cluster=HERE))
+    *above, last = path
+    place = content
+    for name in above:
+        place = place[name]
+    place[last] = value
+    assert read_mark(annotated(json.dumps(content)), of=OF, cluster=HERE) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", "no JSON", '{"format":1}', "{" * 100_000, '{"a":"' + "x" * 20_000 + '"}']
+)
+def test_another_text_is_no_mark(text: str) -> None:
+    assert read_mark(annotated(text), of=OF, cluster=HERE) is None
+    assert read_mark({}, of=OF, cluster=HERE) is None
+
+
+def test_a_mark_without_the_name_of_its_object_is_bound_still() -> None:
+    """The digest has the names: the readable ones are for people."""
+    content = json.loads(encode_mark(MARK, of=OF, cluster=HERE))
+    content["dependent"] = {**content["dependent"], "name": "copy"}
+    assert read_mark(annotated(json.dumps(content)), of=OF._replace(name="copy"), cluster=HERE) is None
+
+
+def test_a_member_whose_id_is_not_known_owns_nothing() -> None:
+    obj = Object(GVK("example.com", "v1", "Widget"), "default", "w", "uid-1", 5, "", False, 1, {}, {})
+    assert make_owner(obj, cluster=THERE, member="b") == OWNER
+    with pytest.raises(LookupError, match="b: its ID is not known"):
+        make_owner(obj, cluster=ClusterUID(""), member="b")
