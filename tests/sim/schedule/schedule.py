@@ -159,11 +159,15 @@ def _double(chance: random.Random, names: str, steps: list[Step]) -> str:
 
 
 def _operate(chance: random.Random, names: str, steps: list[Step]) -> str:
-    """Let one member run a program on the library, which is restarted three times; return its name, empty in most."""
+    """Let one member run a program on the library, which is restarted, and misses deletions, three times each.
+
+    Returns the name of the member, empty in most schedules.
+    """
     if chance.random() >= _OPERATED:
         return ""
     found = chance.choice(names)
-    _scatter(chance, names, steps, "restarts its program", who=found)
+    for deed in ("restarts its program", "misses deletions"):
+        _scatter(chance, names, steps, deed, who=found)
     return found
 
 
