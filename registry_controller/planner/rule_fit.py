@@ -102,7 +102,8 @@ def _evaluate_rule(
         miss = lacking or find_mismatch(rule, obj, lambda: decode_body(obj))
         if miss is not None:
             return RuleFit(rule.name, Fit.MISSES, miss.path, miss.message)
-        miss = find_destination_mismatch(rule, obj, engine.selection.own)
+        # An object of this cluster goes to other clusters, which compare it with their own Clusters.
+        miss = find_destination_mismatch(rule, obj, engine.selection.own if ref.owner != engine.local else None)
         notes = tuple(_list_ignored_names(engine, rule, obj, ref))
     except InvalidObject as error:
         return RuleFit(rule.name, Fit.UNCLEAR, error.path, error.message)

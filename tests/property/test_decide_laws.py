@@ -677,6 +677,11 @@ def test_of_two_versions_of_a_source_the_older_rules_is_made(is_there: bool, tur
             Delete, Reason.NO_LONGER_MATCHES, id="unless the owner says that it went back",
         ),
         pytest.param(
+            _view(current=_copy("a"), tracking=Tracking.UNREADABLE, copied_from=SOURCE_A,
+                  rule_state=RuleState.READS, deletes_unwanted=True),
+            Hold, Reason.TARGETS_UNREADABLE, id="a source whose destinations cannot be read keeps its copy",
+        ),
+        pytest.param(
             _view(_claim("a", revision=2), current=_copy("a", revision=3)), NeedsProof, Reason.STALE_SOURCE,
             id="an older state is asked about",
         ),

@@ -182,6 +182,15 @@ def test_a_text_that_is_too_long_or_no_name_is_an_error(key: str, text: str) -> 
     assert len(str(caught.value)) < 300
 
 
+def test_the_body_of_an_object_that_names_other_clusters_is_not_decoded() -> None:
+    """Also where the rule asks for content, which may be one that cannot be evaluated."""
+    asked = asking(ClusterIdentity("a", {}), match=[{"content": [{"key": "data.n", "value": "1"}]}])
+    for said in ({meta.TARGET_CLUSTERS: "b"}, {}, {meta.TARGET_CLUSTER_SELECTOR: "env=prod"}):
+        assert asked.evaluate(Object(said), no_body, owner=OWNER) is None
+    named = asked.evaluate(Object({meta.TARGET_CLUSTERS: "a"}), lambda: {"data": {"n": "1"}}, owner=OWNER)
+    assert named is not None
+
+
 def test_while_the_own_cluster_is_unknown_nothing_matches() -> None:
     assert asking(None).evaluate(Object({meta.TARGET_CLUSTERS: "a"}), no_body, owner=OWNER) is None
 

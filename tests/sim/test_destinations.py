@@ -305,6 +305,8 @@ def test_an_explanation_names_the_annotation_and_what_is_ignored_in_it() -> None
         for text in texts:
             assert f'ignored: metadata.annotations[{NAMES}]: no Cluster here has the name "nowhere"' in text
             assert f'ignored: metadata.annotations[{NAMES}]: "a" is the cluster of the object itself' in text
+        own = format_explanation(*await explained(group, "ConfigMap", "x", at="a"))
+        assert "rule shared matches" in own, "it names other clusters"
         silent = format_explanation(*await explained(group, "ConfigMap", "silent", at="b"))
         assert f"spec.objectTargets: the object names no cluster: it has no annotation {NAMES}" in silent
         empty = format_explanation(*await explained(group, "ConfigMap", "empty", at="b"))

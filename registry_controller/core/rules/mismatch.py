@@ -79,9 +79,10 @@ def get_target_mismatch(rule: SyncRule, *, selected: bool | None) -> Mismatch | 
 
 
 def find_destination_mismatch(rule: SyncRule, facts: ObjectFacts, own: ClusterIdentity | None) -> Mismatch | None:
-    """Return why an object is not for this cluster by the annotations that a rule requires; None when it is.
+    """Return why an object is not for a cluster by the annotations that a rule requires; None when it is.
 
-    Raises InvalidObject for annotations that cannot be read.
+    `own` is the Cluster of that cluster; with None, the object must only name any. Raises InvalidObject for annotations
+    that cannot be read.
     """
     if not rule.requires_targets:
         return None

@@ -60,6 +60,7 @@ def test_a_match_is_lost_once_it_was_missing_for_the_window() -> None:
 OTHERS = {
     "its owner does not show it": LOST._replace(tracking=Tracking.NOT_COMPLETE),
     "it cannot be evaluated": LOST._replace(tracking=Tracking.UNCLEAR),
+    "its destinations cannot be read": LOST._replace(tracking=Tracking.UNREADABLE),
     "its rule says nothing": LOST._replace(rule_state=RuleState.SILENT),
     "its rule is gone": LOST._replace(rule_state=RuleState.GONE),
     "the copy stays": LOST._replace(deletes_unwanted=False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -108,3 +109,7 @@ def test_nothing_on_the_page_meets_anything_of_another_example() -> None:
     for part in ("features", "rules", "sources"):
         keys = [key_of(manifest) for example in EXAMPLES for manifest in getattr(example, part)]
         assert len(keys) == len(set(keys)), part
+    rules = [(example.title, rule) for example in EXAMPLES for rule in _acting(example)]
+    for example in EXAMPLES:
+        for source, (title, rule) in itertools.product(example.sources, rules):
+            assert title == example.title or _copy_of(source, rule, []) is None, (title, key_of(source))
