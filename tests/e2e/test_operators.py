@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -15,7 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.group import ROOT, Member, eventually, steadily
+from registry_controller.group import Conflict, Group, RegistryError
+from tests.e2e.commands import merge_kubeconfigs
+from tests.e2e.group import ROOT, Member, config_map, eventually, steadily
 
 FAN_OUT = ROOT / "examples" / "fan-out-job"
 DIRECTORY = ROOT / "examples" / "service-directory"
@@ -192,3 +195,37 @@ def test_a_job_runs_in_each_member_and_the_resource_has_their_states(
     main.kubectl("-n", "default", "delete", "fanoutjob", "hello")
     for member in members:
         eventually(lambda member=member: job_of(member, "hello") is None, what=f"the Job of {member.name}")
+
+
+async def test_local_writes_are_those_of_a_real_api_server(members: list[Member], tmp_path: Path) -> None:
+    """Over contexts, without the group: the named one is written to."""
+    first, second, _ = members
+    merged = merge_kubeconfigs(members, at=tmp_path / "config")
+    first.apply(config_map("written", {"theirs": "1"}))
+    head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "written", "namespace": "default"}}
+    names = [first.name, second.name]
+    async with Group.from_contexts(names, operator="writer", local_context=first.name, kubeconfig=merged) as group:
+        await group.wait_known()
+        assert [group[name].is_local for name in names] == [True, False]
+        local = group.local
+        stored = await local.apply({**head, "data": {"mine": "1", "old": "1"}})
+        stored = await local.apply({**head, "data": {"mine": "2"}})
+        assert stored.manifest["data"] == {"theirs": "1", "mine": "2"}
+        with pytest.raises(Conflict, match="force=True"):
+            await local.apply({**head, "data": {"theirs": "2"}})
+        with pytest.raises(RegistryError):  # a misspelt field
+            await local.apply({**head, "date": {}})
+        stored = await local.apply({**head, "data": {"theirs": "2"}}, force=True)
+        assert stored.manifest["data"] == {"theirs": "2"}
+        added = await asyncio.gather(*(local.add_finalizer(stored, f"example.com/f-{number}") for number in range(3)))
+        assert all(added)
+        await local.delete(stored)
+        for number in range(3):
+            await local.remove_finalizer(stored, f"example.com/f-{number}")
+        assert await local.get("configmaps", "written", namespace="default") is None
+        local.event(stored, reason="Written", message="it was written", type="Warning")
+    events = first.get("-n", "default", "events", "--field-selector", "reason=Written")["items"]
+    assert [(one["involvedObject"]["uid"], one["type"], one["source"]) for one in events] == [
+        (stored.uid, "Warning", {"component": "writer"})
+    ]
+    assert second.find("-n", "default", "configmap", "written") is None
