@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 from registry_controller.api import meta
-from registry_controller.api.errors import Conflict, InvalidObject
+from registry_controller.api.errors import Conflict, InvalidObject, NotFound, RegistryError, ServerError
 from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.core.backoff import backoff_s
 from registry_controller.group.local_access import LocalAccess, decode_local
@@ -112,9 +112,11 @@ class LocalObjects:
                 body = await connected.client.apply(
                     gvr, manifest, manager=self._access.operator, force=force, subresource=subresource
                 )
-            except Conflict as error:
-                advice = "leave out the fields that another manager has set, or take them over with force=True"
-                raise Conflict(f"{error}; {advice}", status=error.status, reason=error.reason) from error
+            except (Conflict, NotFound, ServerError) as error:
+                explained = _explain(error, target)
+                if explained is error:
+                    raise
+                raise explained from error
         return decode_local(body, kind)
 
     async def _edit_finalizers(self, obj: Object, edit: Callable[[list[str]], list[str]]) -> Object | None:
@@ -127,6 +129,19 @@ class LocalObjects:
             return found if wanted == present else await self._access.patch(found, {"finalizers": wanted})
 
         return await _until_agreed(attempt)
+
+
+def _explain(error: Conflict | NotFound | ServerError, target: Target) -> RegistryError:
+    """Return the error of an apply, with what to do about it."""
+    if isinstance(error, Conflict):
+        advice = "leave out the fields that another manager has set, or take them over with force=True"
+        return Conflict(f"{error}; {advice}", status=error.status, reason=error.reason)
+    if isinstance(error, NotFound) and error.details_kind == "namespaces":
+        return NotFound(f"{error}; create the namespace {target.namespace}", details_kind=error.details_kind)
+    if isinstance(error, ServerError) and error.status == 500 and not error.reason:
+        advice = "the kind may not have a field of the manifest: kubectl apply --server-side --dry-run=server names it"
+        return ServerError(f"{error}; {advice}", status=error.status)
+    return error
 
 
 async def _until_agreed(attempt: Callable[[], Awaitable[T]]) -> T:

@@ -213,8 +213,10 @@ async def test_local_writes_are_those_of_a_real_api_server(members: list[Member]
         assert stored.manifest["data"] == {"theirs": "1", "mine": "2"}
         with pytest.raises(Conflict, match="force=True"):
             await local.apply({**head, "data": {"theirs": "2"}})
-        with pytest.raises(RegistryError):  # a misspelt field
+        with pytest.raises(RegistryError, match="the kind may not have a field of the manifest"):
             await local.apply({**head, "date": {}})
+        with pytest.raises(RegistryError, match="create the namespace nowhere"):
+            await local.apply({**head, "metadata": {"name": "written", "namespace": "nowhere"}})
         stored = await local.apply({**head, "data": {"theirs": "2"}}, force=True)
         assert stored.manifest["data"] == {"theirs": "2"}
         added = await asyncio.gather(*(local.add_finalizer(stored, f"example.com/f-{number}") for number in range(3)))
