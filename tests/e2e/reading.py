@@ -8,11 +8,14 @@ from urllib.parse import quote
 from hack.controlplane import ApiError, Cluster, CommandError
 
 
-class _Resource(NamedTuple):
+class Resource(NamedTuple):
+    """A resource that is served, at a path without the namespace."""
+
     path: str
     namespaced: bool
     kind: str
     api_version: str
+    verbs: tuple[str, ...]
 
 
 class _Asked(NamedTuple):
@@ -27,7 +30,7 @@ class Reading:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._resources: dict[str, _Resource] = {}
+        self._resources: dict[str, Resource] = {}
 
     def get(self, *arguments: str) -> dict[str, Any] | None:
         """Read an object or a list; CommandError when it is not there or cannot be read."""
@@ -35,9 +38,7 @@ class Reading:
         resource = asked and self._find(asked.resource)
         if not asked or not resource:
             return None
-        where = f"/namespaces/{asked.namespace}" if resource.namespaced and asked.namespace else ""
-        group, plural = resource.path.rsplit("/", 1)
-        path = f"{group}{where}/{plural}" + (f"/{quote(asked.name)}" if asked.name else "")
+        path = self.path_of(resource, asked.name, asked.namespace)
         query = f"?labelSelector={quote(asked.labels)}" if asked.labels else ""
         try:
             found = self._cluster.api.get(path + query)
@@ -47,7 +48,37 @@ class Reading:
             item |= {"kind": resource.kind, "apiVersion": resource.api_version}
         return found
 
-    def _find(self, name: str) -> _Resource | None:
+    def path_to(self, *arguments: str) -> str | None:
+        """Return the path of one object; None where that is not understood."""
+        asked = _parse(arguments)
+        resource = asked and self._find(asked.resource)
+        if not asked or not resource or not asked.name or asked.labels or not asked.namespace:
+            return None
+        return self.path_of(resource, asked.name, asked.namespace)
+
+    def path_of(self, resource: Resource, name: str, namespace: str) -> str:
+        """Return the path of an object, or of a list without a name; `namespace` is empty for all of them."""
+        where = f"/namespaces/{namespace}" if resource.namespaced and namespace else ""
+        group, plural = resource.path.rsplit("/", 1)
+        return f"{group}{where}/{plural}" + (f"/{quote(name)}" if name else "")
+
+    def resource_of(self, manifest: dict[str, Any]) -> Resource | None:
+        """Find the resource of a manifest in its version."""
+        group, _, _ = manifest["apiVersion"].rpartition("/")
+        kind = manifest["kind"].lower()
+        found = self._find(f"{kind}.{group}" if group else kind)
+        return found if found is not None and found.api_version == manifest["apiVersion"] else None
+
+    def list_all(self) -> list[dict[str, Any]]:
+        """List every object of every kind, each once."""
+        self._discover()
+        places = {found.path: found for found in self._resources.values() if "list" in found.verbs}
+        items = list[dict[str, Any]]()
+        for path, found in places.items():
+            items += ({**item, "kind": found.kind} for item in self._cluster.api.get(path)["items"])
+        return items
+
+    def _find(self, name: str) -> Resource | None:
         if name not in self._resources:
             self._discover()
         return self._resources.get(name)
@@ -69,7 +100,7 @@ class Reading:
             for one in resources:
                 if "/" in one["name"]:
                     continue
-                found = _Resource(f"{path}/{one['name']}", one["namespaced"], one["kind"], version)
+                found = Resource(f"{path}/{one['name']}", one["namespaced"], one["kind"], version, tuple(one["verbs"]))
                 names = (one["name"], one["singularName"], one["kind"].lower(), *one.get("shortNames", ()))
                 for name in (*names, *(f"{name}.{group}" for name in names if group)):
                     self._resources.setdefault(name, found)
