@@ -21,8 +21,8 @@ from tests.hostile.shown import MAPS
 
 REGISTRY: Final = "/apis/clusterregistry.k8s.cisco.com/v1alpha1"
 SECRETS: Final = f"/api/v1/namespaces/{NAMESPACE}/secrets"
-WORDS_S: Final = 90.0
-FOLLOW_S: Final = 45.0  # how long it took is printed: on an idle machine at most six seconds
+WORDS_S: Final = 240.0
+FOLLOW_S: Final = 180.0  # how long it took is printed: on an idle machine at most six seconds
 
 
 class Home:
