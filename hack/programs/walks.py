@@ -125,9 +125,11 @@ class Walk:
 
         answer, watch = ApiServer.answer, ApiServer.watch
 
-        def counting_answer(server: ApiServer, method: str, path: str, body: bytes | None, *, who: str) -> Answer:
+        def counting_answer(
+            server: ApiServer, method: str, path: str, body: bytes | None, *, who: str, accept: str = ""
+        ) -> Answer:
             self._request(method, path, is_here=server.name == here)
-            return answer(server, method, path, body, who=who)
+            return answer(server, method, path, body, who=who, accept=accept)
 
         def counting_watch(server: ApiServer, path: str, **options: Any) -> Watch | Answer:
             self._request("GET", path, is_here=server.name == here)

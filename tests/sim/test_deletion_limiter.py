@@ -58,11 +58,11 @@ class Reads:
         self.count = Counter[str]()
         patch.object(member.server, "answer", self._count).start()
 
-    def _count(self, method: str, path: str, body: bytes | None, *, who: str) -> Any:
+    def _count(self, method: str, path: str, body: bytes | None, *, who: str, accept: str = "") -> Any:
         name = path.partition("?")[0].rpartition("/configmaps/")[2]
         if method == "GET" and who == self._by and name.startswith("m-"):
             self.count[name] += 1
-        return self._answer(method, path, body, who=who)
+        return self._answer(method, path, body, who=who, accept=accept)
 
 
 def moment(member: Member) -> str:

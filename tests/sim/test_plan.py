@@ -290,10 +290,10 @@ def test_a_server_that_asks_for_patience_is_waited_for(busy: str, monkeypatch: p
         until, watch = loop.time() + 5.0, server.watch
         said = {"kind": "Status", "status": "Failure", "reason": "TooManyRequests", "code": 429}
 
-        def answer(path: str, *, lag: int = 0, behind_s: float = 0.0) -> Watch | Answer:
+        def answer(path: str, **options: Any) -> Watch | Answer:
             if "/widgets" in path and loop.time() < until:
                 return Answer(429, orjson.dumps({**said, "details": {"retryAfterSeconds": 1}}))
-            return watch(path, lag=lag, behind_s=behind_s)
+            return watch(path, **options)
 
         monkeypatch.setattr(server, "watch", answer)
         found = await plan(group, "a", _rule())

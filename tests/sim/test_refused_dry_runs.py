@@ -54,8 +54,8 @@ def _hear_dry_runs(server: ApiServer, hear: Callable[[int], None]) -> None:
     """Call with the status of each dry run of a Widget."""
     answer = server.answer
 
-    def answer_and_tell(method: str, path: str, body: bytes | None, *, who: str) -> Answer:
-        found = answer(method, path, body, who=who)
+    def answer_and_tell(method: str, path: str, body: bytes | None, *, who: str, accept: str = "") -> Answer:
+        found = answer(method, path, body, who=who, accept=accept)
         if path.startswith(PATH) and DRY_RUN in path:
             hear(found.status)
         return found

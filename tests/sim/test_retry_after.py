@@ -28,9 +28,9 @@ def _is_busy_once(server: ApiServer) -> list[str]:
     busy = Answer(429, orjson.dumps({**said, "details": {"retryAfterSeconds": RETRY_AFTER_S}}))
     answer, answered = server.answer, list[str]()
 
-    def answer_once(method: str, path: str, body: bytes | None, *, who: str) -> Answer:
+    def answer_once(method: str, path: str, body: bytes | None, *, who: str, accept: str = "") -> Answer:
         if method == "GET" or "/widgets" not in path or answered:
-            return answer(method, path, body, who=who)
+            return answer(method, path, body, who=who, accept=accept)
         answered.append(path)
         return busy
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
 from registry_controller.group import Event, EventType, Key, Object
-from registry_controller.group.group import LEAVES_AFTER_S
+from registry_controller.group.dialers import LEAVES_AFTER_S
 from tests.sim.checks.convergence import Wrong
 from tests.sim.checks.history import History
 from tests.sim.cluster.fields import Manifest
