@@ -110,14 +110,7 @@ class GroupStatus:
 
     def _list_problems(self) -> Iterator[str]:
         for view in self.views:
-            if view.failure:
-                yield view.failure
-            elif not view.name:
-                yield f"{view.label}: has no Cluster of its own; read the log of its daemon"
-            elif view.is_silent:
-                yield f"{view.title}: its daemon did not renew its Lease since {view.renewed}; see whether it runs"
-            if view.dropped:
-                yield f"{view.title}: its definitions lack {', '.join(view.dropped)}; apply the CRDs of this release"
+            yield from _list_problems_of(view)
         for one in self.connections:
             if not one.is_well:
                 yield _spell_connection(one)
@@ -126,6 +119,20 @@ class GroupStatus:
                 rule = at.rule
                 reason = f"{rule.reason}: {rule.message}" if rule.message else rule.reason or "is not known yet"
                 yield f"{at.viewer.title}: rule {rule.name}: {reason}"
+
+
+def _list_problems_of(view: SiteView) -> Iterator[str]:
+    """List the problems of one member by itself."""
+    if view.failure:
+        yield view.failure
+    elif not view.name:
+        yield f"{view.label}: has no Cluster of its own; read the log of its daemon"
+    elif view.is_silent:
+        yield f"{view.title}: its daemon did not renew its Lease since {view.renewed}; see whether it runs"
+    if view.dropped:
+        yield f"{view.title}: its definitions lack {', '.join(view.dropped)}; apply the CRDs of this release"
+    for warning in view.warnings:
+        yield f"{view.title}: Cluster {warning.cluster} has the condition {warning.kind}: {warning.message}"
 
 
 def _spell_connection(one: FoundMember) -> str:
@@ -213,6 +220,7 @@ def _member_document(view: SiteView) -> Mapping[str, Any]:
             }
             for peer in view.peers
         ],
+        "warnings": [{"cluster": one.cluster, "kind": one.kind, "message": one.message} for one in view.warnings],
         "rules": [
             {
                 "name": rule.name,

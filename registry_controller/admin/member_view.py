@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from registry_controller.admin.objects import key_of, mapping, message_of, read_or_none, state_of, with_id
 from registry_controller.api import meta
@@ -17,6 +17,7 @@ from registry_controller.api.daemon_lease import DaemonLease, spell_time
 from registry_controller.api.daemon_report import CopyCounts, DaemonReport, PeerReport, RuleReport
 from registry_controller.api.formats import read_daemon_version
 from registry_controller.api.meta import ClusterUID, Manifest
+from registry_controller.core.status.cluster import WARNINGS, spell_warning
 
 INTENDED: Final = frozenset({"Suspended", "NotAllowedHere", "ClosedHere"})
 """Reasons of rules that do nothing here because a person wants that."""
@@ -31,6 +32,14 @@ class MemberObjects:
     rules: Sequence[Manifest] = ()
     definitions: Sequence[Manifest] = ()
     leases: Sequence[DaemonLease] = ()
+
+
+class ClusterWarning(NamedTuple):
+    """A condition of a Cluster that a person is to look at, also while its state is `Ready`."""
+
+    cluster: str
+    kind: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,7 @@ class SiteView:
     is_silent: bool = False
     has_lease: bool = False
     peers: Sequence[PeerReport] = ()
+    warnings: Sequence[ClusterWarning] = ()
     rules: Sequence[RuleReport] = ()
     rules_left_out: int = 0
 
@@ -89,6 +99,7 @@ def view_member(label: str, objects: MemberObjects, *, server_version: str, now:
         is_silent=bool(leases) and not leases[0].is_current(now),
         has_lease=bool(leases),
         peers=peers,
+        warnings=list(_list_warnings(objects.clusters)),
         rules=report.rules if report is not None else list(map(read_rule, objects.rules)),
         rules_left_out=report.rules_left_out if report is not None else 0,
     )
@@ -120,6 +131,15 @@ def _read_peers(objects: MemberObjects) -> Iterator[PeerReport]:
             since=_since(manifest),
             is_local=is_local,
         )
+
+
+def _list_warnings(clusters: Sequence[Manifest]) -> Iterator[ClusterWarning]:
+    for manifest in clusters:
+        for entry in mapping(manifest.get("status")).get("conditions") or ():
+            condition = mapping(entry)
+            if condition.get("type") in WARNINGS and condition.get("status") == "True":
+                kind, message = str(condition["type"]), str(condition.get("message") or "")
+                yield ClusterWarning(key_of(manifest).name, kind, spell_warning(message))
 
 
 def _since(manifest: Manifest) -> str:

@@ -35,6 +35,9 @@ CONDITIONS: Final = (
 )  # fmt: skip
 """The condition types that the daemon writes."""
 
+WARNINGS: Final = ("RulesMissing", OWN_CLUSTER_MISSING, AUTH_INFO_NOT_USED, LATER_FORMAT, DELETION_HALTED)
+"""The condition types that a person is to look at while they are `True`, also where the state is `Ready`."""
+
 METADATA_FIELDS: Final = ("provider", "distribution", "version", "kubeletVersions", "kubeProxyVersions", "locality")
 
 _DISABLED: Final = "disabled by the annotation cluster-disabled"
@@ -343,6 +346,11 @@ def _build_deletion_halted(facts: ClusterFacts) -> Mapping[str, Any] | None:
         f"{spell_allowance(CLUSTER, facts.name, since=str(moment))}; {_COUNTS} {counts}"
     )
     return _build_condition(DELETION_HALTED, True, reason="TooManyDeletions", message=message)
+
+
+def spell_warning(message: str) -> str:
+    """Return the message of such a condition without the counts that the daemon stores in it."""
+    return message.partition(f"; {_COUNTS} ")[0]
 
 
 def read_deletions(status: object) -> Mapping[str, Any] | None:

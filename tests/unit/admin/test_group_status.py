@@ -67,6 +67,39 @@ def test_a_member_that_is_not_known_or_not_read_is_a_problem() -> None:
     ]
 
 
+def warned(kind: str, status: str, message: str) -> dict[str, Any]:
+    found = cluster("b")
+    found["status"]["conditions"].append({"type": kind, "status": status, "message": message})
+    return found
+
+
+HALTED = "60 copies of this cluster's objects would be deleted"
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("DeletionHalted", f"{HALTED}; counts: baseline=100 counted=60"),
+        ("RulesMissing", "ResourceSyncRules maps are missing in this cluster"),
+        ("OwnClusterMissing", "it has no Cluster of itself"),
+        ("AuthInfoNotUsed", "it is read with other credentials"),
+        ("LaterFormat", "a later version of the daemon wrote in this cluster"),
+    ],
+)
+def test_a_condition_of_a_member_that_is_ready_is_a_problem(kind: str, message: str) -> None:
+    status = GroupStatus([view("a", lease(report("a")), clusters=[cluster("a"), warned(kind, "True", message)])])
+    shown = message.partition("; counts")[0]
+    assert status.problems == [f"a: Cluster b has the condition {kind}: {shown}"]
+    (member,) = build_document(status)["members"]
+    assert member["warnings"] == [{"cluster": "b", "kind": kind, "message": shown}]
+
+
+def test_a_condition_that_does_not_hold_and_one_that_is_as_it_should_be_are_no_problem() -> None:
+    for kind, holds in (("DeletionHalted", "False"), ("ClustersSynced", "True"), ("Ready", "True")):
+        status = GroupStatus([view("a", lease(report("a")), clusters=[cluster("a"), warned(kind, holds, "words")])])
+        assert status.problems == []
+
+
 def test_a_daemon_without_a_lease_is_shown_by_its_clusters_and_rules() -> None:
     found = view("a", clusters=[cluster("a"), cluster("b", state="Failed", message="refused")])
     assert (found.version, found.has_lease) == ("0.1.0", False)
