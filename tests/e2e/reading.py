@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import time
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from hack.controlplane import ApiError, Cluster, CommandError
+
+_TRIES: Final = 10
 
 
 class Resource(NamedTuple):
@@ -41,7 +44,7 @@ class Reading:
         path = self.path_of(resource, asked.name, asked.namespace)
         query = f"?labelSelector={quote(asked.labels)}" if asked.labels else ""
         try:
-            found = self._cluster.api.get(path + query)
+            found = self._get(path + query)
         except ApiError as error:
             raise CommandError(["get", *arguments], returncode=1, stdout="", stderr=str(error)) from error
         for item in found.get("items", ()):
@@ -75,8 +78,19 @@ class Reading:
         places = {found.path: found for found in self._resources.values() if "list" in found.verbs}
         items = list[dict[str, Any]]()
         for path, found in places.items():
-            items += ({**item, "kind": found.kind} for item in self._cluster.api.get(path)["items"])
+            items += ({**item, "kind": found.kind} for item in self._get(path)["items"])
         return items
+
+    def _get(self, path: str) -> dict[str, Any]:
+        """Read as kubectl does: a server that asks to come later, as right after a definition, is asked again."""
+        for _ in range(_TRIES):
+            try:
+                return self._cluster.api.get(path)
+            except ApiError as error:
+                if error.status != 429:
+                    raise
+            time.sleep(1.0)
+        return self._cluster.api.get(path)
 
     def _find(self, name: str) -> Resource | None:
         if name not in self._resources:

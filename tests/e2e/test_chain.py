@@ -1,4 +1,4 @@
-"""A chain of ten clusters."""
+"""A chain of six clusters."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from hack.controlplane import Group
 from tests.e2e.group import holding_invariants, in_sync, start_members, swap
 
 
-def test_ten_clusters_form_a_group_by_a_chain_of_swaps() -> None:
+def test_six_clusters_form_a_group_by_a_chain_of_swaps() -> None:
     """O4, O7, P9: each swaps with the next one only."""
-    with Group(10, prefix="ten") as group, holding_invariants() as members:
+    with Group(6, prefix="six") as group, holding_invariants() as members:
         members += start_members(group)
         for one, other in itertools.pairwise(members):
             swap(one, other)
