@@ -128,7 +128,7 @@ class Writing:
             marks[name if is_set else word[:-1]] = value if is_set else None
         held = self._cluster.api.get(path)["metadata"].get(field) or {}
         if "overwrite" not in command.flags and any(
-            marks[name] not in (None, held[name]) for name in marks & held.keys()
+            marks[name] not in (None, held[name]) for name in marks.keys() & held.keys()
         ):
             return False
         body = {"metadata": {field: marks}}
