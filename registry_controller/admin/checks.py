@@ -15,11 +15,11 @@ from typing import Final
 from registry_controller.admin.findings import CheckResult, Level, Problem
 from registry_controller.admin.group_status import DEFINITIONS
 from registry_controller.admin.objects import key_of, mapping, message_of, read_or_none, state_of, with_id
-from registry_controller.admin.probe import OtherCA, ProbeTarget, compare_clocks, probe
+from registry_controller.admin.probe import OtherCA, build_target, compare_clocks, probe
 from registry_controller.admin.published import Published, find_published
 from registry_controller.admin.sites import Site
 from registry_controller.api import meta
-from registry_controller.api.cluster import State
+from registry_controller.api.cluster import State, read_cluster
 from registry_controller.api.daemon_lease import SELECTOR, read_lease
 from registry_controller.api.errors import (
     BadInput,
@@ -34,7 +34,7 @@ from registry_controller.cache.crds import read_bundled
 from registry_controller.core.rules.schema import find_unknown_properties
 from registry_controller.kube.connect import connect_peer
 from registry_controller.kube.handshake import ExamineError, handshake, read_port
-from registry_controller.kube.kubeconfig import Credentials, read_secret, with_endpoint
+from registry_controller.kube.kubeconfig import Credentials, read_secret
 from registry_controller.kube.object import decode_manifest
 from registry_controller.local.client import Access
 
@@ -223,13 +223,13 @@ class SiteChecks:
             return [self._fail("published", str(error), Problem.NOT_PUBLISHED)]
         if not isinstance(found, Published):
             return [self._fail("published", found, Problem.NOT_PUBLISHED)]
-        try:  # with the CA of its Cluster's endpoint, which the other members use in place of the Secret's
-            cluster = read_or_none(found.cluster)
-            credentials = with_endpoint(found.credentials, cluster.endpoint_for("") if cluster is not None else None)
-        except InvalidKubeconfig as error:
-            return [CheckResult(found.name, "kubeconfig", Level.FAIL, str(error), Problem.KUBECONFIG)]
         others = (OtherCA(f"the connection of {self._site.client.place}", self._site.client.ca_pem),)
-        target = _target(found.name, self._site.cluster_id, credentials, key_of(found.secret).namespace, others)
+        namespace = key_of(found.secret).namespace
+        try:  # as a member of another network meets it
+            cluster = read_cluster(found.cluster)
+            target = build_target(cluster, found.credentials, namespace=namespace, network_name="", other_cas=others)
+        except (InvalidObject, InvalidKubeconfig) as error:
+            return [CheckResult(found.name, "kubeconfig", Level.FAIL, str(error), Problem.KUBECONFIG)]
         return await probe(target)
 
     async def _check_peers(self) -> Sequence[CheckResult]:
@@ -252,15 +252,16 @@ class SiteChecks:
             return [CheckResult(name, "kubeconfig", Level.FAIL, words, Problem.NOT_SWAPPED)]
         try:
             credentials = read_secret(secret_type=str(secret.get("type")), data=secret.get("data") or {})
-            credentials = with_endpoint(credentials, cluster.endpoint_for(self._site.daemon.network_name))
+            network_name = self._site.daemon.network_name
+            target = build_target(cluster, credentials, namespace=cluster.secret.namespace, network_name=network_name)
         except InvalidKubeconfig as error:
             return [
                 CheckResult(name, "kubeconfig", Level.FAIL, f"Secret {cluster.secret}: {error}", Problem.KUBECONFIG)
             ]
-        found = await probe(_target(name, cluster.cluster_id, credentials, cluster.secret.namespace, ()))
+        found = await probe(target)
         if any(finding.is_failure for finding in found):
             return found
-        return [*found, self._check_state(name, manifest), await self._check_seen(name, credentials)]
+        return [*found, self._check_state(name, manifest), await self._check_seen(name, target.credentials)]
 
     def _check_state(self, name: str, manifest: Manifest) -> CheckResult:
         if state_of(manifest) == State.READY.value:
@@ -285,12 +286,6 @@ class SiteChecks:
             words = f"does not read this cluster: {message_of(found[0]) or 'no answer yet'}"
             return CheckResult(name, "as-seen", Level.FAIL, words, Problem.NOT_READ)
         return CheckResult(name, "as-seen", Level.OK, "reads this cluster at its published address")
-
-
-def _target(
-    name: str, cluster_id: str, credentials: Credentials, namespace: str, others: tuple[OtherCA, ...]
-) -> ProbeTarget:
-    return ProbeTarget(name, cluster_id, credentials, namespace, (*others, OtherCA("the system's store")))
 
 
 def _waiting(pod: Manifest) -> Iterator[str]:

@@ -83,8 +83,8 @@ class GroupStatus:
 
     @property
     def connections(self) -> Sequence[FoundMember]:
-        """Each member as each cluster finds it, itself included."""
-        read = [view for view in self.views if not view.failure]
+        """Each member as each cluster of the group finds it, itself included."""
+        read = [view for view in self.views if not view.failure and not view.has_left]
         return [FoundMember(view, member, view.peer(member.cluster_id)) for view in read for member in self.members]
 
     @property
@@ -125,6 +125,8 @@ def _list_problems_of(view: SiteView) -> Iterator[str]:
     """List the problems of one member by itself."""
     if view.failure:
         yield view.failure
+    elif view.has_left:
+        yield f"{view.label}: has left its group; leave out this context, or let it join again"
     elif not view.name:
         yield f"{view.label}: has no Cluster of its own; read the log of its daemon"
     elif view.is_silent:
@@ -158,6 +160,7 @@ async def _read_view(site: Site, *, now: datetime) -> SiteView:
             cluster_id=site.cluster_id,
             clusters=await site.list_clusters(),
             rules=await client.list(meta.RULES),
+            features=await client.list(meta.FEATURES),
             definitions=await _list_definitions(site),
             leases=await _list_leases(site),
         )
@@ -204,6 +207,7 @@ def _member_document(view: SiteView) -> Mapping[str, Any]:
         "context": view.label,
         "name": view.name,
         "clusterID": view.cluster_id,
+        "hasLeft": view.has_left,
         "serverVersion": view.server_version,
         "daemon": {"version": view.version, "hasLease": view.has_lease, "renewed": view.renewed or None},
         "definitionsSince": view.definitions_since or None,

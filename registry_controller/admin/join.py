@@ -9,19 +9,28 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from registry_controller.admin.findings import FlagRemedies, Level, Problem, remedy
 from registry_controller.admin.objects import key_of, message_of, state_of, with_id
-from registry_controller.admin.probe import OtherCA, ProbeTarget
+from registry_controller.admin.probe import OtherCA, ProbeTarget, build_target
 from registry_controller.admin.published import POLL_S, JoinIncomplete, Published, await_published, now_s
-from registry_controller.admin.remote_probe import View, view_members
+from registry_controller.admin.remote_probe import View, Viewer, view_members
 from registry_controller.admin.sites import Site
 from registry_controller.admin.swap import Action, Change, Membership, plan_swap, with_address
 from registry_controller.api import meta
-from registry_controller.api.cluster import Endpoint, State
-from registry_controller.api.errors import AlreadyExists, BadInput, Conflict, NotFound, NotServed, RegistryError
+from registry_controller.api.cluster import Endpoint, State, read_cluster
+from registry_controller.api.errors import (
+    AlreadyExists,
+    BadInput,
+    Conflict,
+    InvalidKubeconfig,
+    InvalidObject,
+    NotFound,
+    NotServed,
+    RegistryError,
+)
 from registry_controller.api.meta import Manifest, ObjectKey
 from registry_controller.kube.kubeconfig import with_endpoint
 
@@ -96,9 +105,13 @@ class JoinCommand:
         """Wait until all members have published themselves, check them, and list the changes; write nothing."""
         members = await self._await_published()
         self._endpoints.check_names([name for one in members for name in (one.site.context, one.name)])
-        changes = [found for at, member in enumerate(members) if (found := self._plan_address(at, member))]
+        planned = [self._plan_address(at, member) for at, member in enumerate(members)]
+        changes = [change for change in planned if change is not None]
         changes += plan_swap(await self._read_memberships(members))
-        views = [] if skip_checks else await self._check(members)
+        clusters = [
+            one.cluster if change is None else change.manifest for one, change in zip(members, planned, strict=True)
+        ]
+        views = [] if skip_checks else await self._check(members, clusters)
         return JoinPlan([one.site.label for one in members], views, changes)
 
     async def join(self) -> Sequence[Change]:
@@ -148,13 +161,20 @@ class JoinCommand:
         wanted = with_endpoint(member.credentials, self._endpoints.of(member))
         return not member.site.daemon.manages_secret or wanted.server == member.credentials.server
 
-    async def _check(self, members: Sequence[Published]) -> Sequence[View]:
-        """Check all members; rights and tokens of a daemon that has just started may come some seconds late."""
+    async def _check(self, members: Sequence[Published], clusters: Sequence[Manifest]) -> Sequence[View]:
+        """Check all members with their Clusters as they will be.
+
+        Rights and tokens of a daemon that has just started may come some seconds late.
+        """
         self._report("checking how the members reach each other")
-        targets = [_target(one, self._endpoints.of(one)) for one in members]
+        found = list(zip(members, clusters, strict=True))
+        viewers = [
+            Viewer(one.site, one.name, [_target(other, to, viewer=one) for other, to in found if other is not one])
+            for one in members
+        ]
         deadline = now_s() + _SETTLE_S
         while True:
-            views = await view_members([(one.site, one.name) for one in members], targets)
+            views = await view_members(viewers)
             if now_s() >= deadline or not _may_settle(views):
                 return views
             await asyncio.sleep(POLL_S)
@@ -251,21 +271,18 @@ async def _read_membership(member: Published, keys: Sequence[ObjectKey]) -> Memb
     )
 
 
-def _target(member: Published, endpoint: Endpoint | None) -> ProbeTarget:
+def _target(member: Published, cluster: Manifest, *, viewer: Published) -> ProbeTarget:
     client = member.site.client
-    credentials = member.credentials
-    if endpoint is not None:  # the CA that is published is added to the given one
-        given = with_endpoint(credentials, endpoint)
-        both = f"{given.ca_pem}\n{credentials.ca_pem}" if endpoint.ca_bundle else given.ca_pem
-        credentials = replace(given, ca_pem=both)
-    others = [OtherCA(f"the kubeconfig's {client.place}", client.ca_pem)] if client.ca_pem else []
-    return ProbeTarget(
-        name=member.name,
-        cluster_id=member.site.cluster_id,
-        credentials=credentials,
-        namespace=key_of(member.secret).namespace,
-        other_cas=(*others, OtherCA("the system's store")),
-    )
+    try:
+        return build_target(
+            read_cluster(cluster),
+            member.credentials,
+            namespace=key_of(member.secret).namespace,
+            network_name=viewer.site.daemon.network_name,
+            other_cas=[OtherCA(f"the kubeconfig's {client.place}", client.ca_pem)] if client.ca_pem else (),
+        )
+    except (InvalidObject, InvalidKubeconfig) as error:
+        raise BadInput(f"{member.site.label}: Cluster {member.name}: {error}") from None
 
 
 def _may_settle(views: Sequence[View]) -> bool:

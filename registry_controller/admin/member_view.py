@@ -17,6 +17,7 @@ from registry_controller.api.daemon_lease import DaemonLease, spell_time
 from registry_controller.api.daemon_report import CopyCounts, DaemonReport, PeerReport, RuleReport
 from registry_controller.api.formats import read_daemon_version
 from registry_controller.api.meta import ClusterUID, Manifest
+from registry_controller.api.tombstone import is_own_tombstone
 from registry_controller.core.status.cluster import WARNINGS, spell_warning
 
 INTENDED: Final = frozenset({"Suspended", "NotAllowedHere", "ClosedHere"})
@@ -30,6 +31,7 @@ class MemberObjects:
     cluster_id: ClusterUID
     clusters: Sequence[Manifest] = ()
     rules: Sequence[Manifest] = ()
+    features: Sequence[Manifest] = ()
     definitions: Sequence[Manifest] = ()
     leases: Sequence[DaemonLease] = ()
 
@@ -44,7 +46,7 @@ class ClusterWarning(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SiteView:
-    """One member. `label` is its context, `name` that of its Cluster, empty before it has one.
+    """One member. `label` is its context, `name` that of its Cluster, empty before it has one, and after it has left.
 
     `failure` is why the cluster could not be read; then all else is empty. `definitions_since` is the creation of the
     oldest definition (RFC 3339), `dropped` the fields that the definitions lack. `is_silent` is true where the daemon
@@ -54,6 +56,7 @@ class SiteView:
     label: str
     name: str = ""
     cluster_id: str = ""
+    has_left: bool = False
     failure: str = ""
     version: str = ""
     server_version: str = ""
@@ -91,6 +94,7 @@ def view_member(label: str, objects: MemberObjects, *, server_version: str, now:
         label=label,
         name=key_of(own[0]).name if own else "",
         cluster_id=objects.cluster_id,
+        has_left=not own and any(is_own_tombstone(found, of=objects.cluster_id) for found in objects.features),
         version=report.version if report is not None else version,
         server_version=server_version,
         definitions_since=created[0] if created else "",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -16,6 +16,7 @@ import msgspec
 from registry_controller import __version__
 from registry_controller.admin.findings import CheckResult, Level, Problem
 from registry_controller.api import meta
+from registry_controller.api.cluster import Cluster
 from registry_controller.api.errors import Forbidden, NotFound, RegistryError, Unauthorized, Unreachable
 from registry_controller.api.meta import GVR
 from registry_controller.api.selection import Selection
@@ -30,7 +31,7 @@ from registry_controller.kube.handshake import (
     read_port,
     resolve,
 )
-from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.kubeconfig import Credentials, with_endpoint
 from registry_controller.kube.watch import read_cluster_id
 
 STEP_S: Final = 5.0
@@ -46,7 +47,7 @@ _STEPS: Final = {
 
 
 class OtherCA(msgspec.Struct, frozen=True):
-    """Certificate authorities that may have issued a certificate which the CA in the Secret does not verify.
+    """Certificate authorities that may have issued a certificate which the CA of the target does not verify.
 
     `place` is where they come from, in words; an empty `pem` means the system's.
     """
@@ -56,13 +57,17 @@ class OtherCA(msgspec.Struct, frozen=True):
 
 
 class ProbeTarget(msgspec.Struct, frozen=True):
-    """A member to check, with the credentials that it publishes; `namespace` is that of its Secret."""
+    """A member to check, with the credentials of its readers; `namespace` is that of its Secret.
+
+    `ca_place` is where the CA comes from, in words.
+    """
 
     name: str
     cluster_id: str
     credentials: Credentials
     namespace: str
     other_cas: tuple[OtherCA, ...] = ()
+    ca_place: str = "its Secret"
 
 
 class ProbeRequest(msgspec.Struct, frozen=True):
@@ -76,6 +81,26 @@ class ProbeAnswer(msgspec.Struct, frozen=True):
 
     version: str
     findings: tuple[CheckResult, ...]
+
+
+def build_target(
+    cluster: Cluster, published: Credentials, *, namespace: str, network_name: str, other_cas: Iterable[OtherCA] = ()
+) -> ProbeTarget:
+    """Return a member as a reader in that network meets it: its Cluster's endpoint goes before its Secret.
+
+    `published` are the credentials in the Secret, `namespace` is where it is. Raises InvalidKubeconfig with the field
+    of the endpoint.
+    """
+    endpoint = cluster.endpoint_for(network_name)
+    has_bundle = endpoint is not None and bool(endpoint.ca_bundle.strip())
+    return ProbeTarget(
+        cluster.name,
+        cluster.cluster_id,
+        with_endpoint(published, endpoint),
+        namespace,
+        (*other_cas, OtherCA("the system's store")),
+        "the caBundle of its Cluster" if has_bundle else "its Secret",
+    )
 
 
 async def answer(request: ProbeRequest) -> ProbeAnswer:
@@ -176,7 +201,7 @@ def _judge_certificate(
     target: ProbeTarget, port: ServerPort, shown: ServerCertificate, *, now: datetime
 ) -> CheckResult:
     days = (shown.not_after - now).days
-    by = "the CA in its Secret" if target.credentials.ca_pem else "a CA of the system"
+    by = f"the CA in {target.ca_place}" if target.credentials.ca_pem else "a CA of the system"
     message = f'the certificate is valid for {port.tls_name} for {days} more days; "{shown.issuer}" issued it, {by}'
     if shown.not_after - now < _SOON:
         return CheckResult(target.name, "certificate", Level.WARN, message, Problem.EXPIRES_SOON)
@@ -206,8 +231,8 @@ async def _other_ca(target: ProbeTarget, port: ServerPort) -> str:
             await handshake(port, ca_pem=other.pem, timeout_s=STEP_S)
         except (ExamineError, ssl.SSLError, ValueError):
             continue
-        return f", which {other.place} has, and the Secret has not"
-    return ", which is not in its Secret"
+        return f", which {other.place} has, and {target.ca_place} has not"
+    return f", which is not in {target.ca_place}"
 
 
 def _ok(target: ProbeTarget, step: str, message: str) -> CheckResult:

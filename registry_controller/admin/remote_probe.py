@@ -29,6 +29,15 @@ _EXEC_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
+class Viewer:
+    """A cluster with its name, and the other members to check as it meets them."""
+
+    site: Site
+    name: str
+    targets: Sequence[ProbeTarget]
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """The findings about members from one place: from the Pod of a cluster, or from this machine.
 
@@ -40,17 +49,13 @@ class View:
     obstacle: str = ""
 
 
-async def view_members(viewers: Sequence[tuple[Site, str]], targets: Sequence[ProbeTarget]) -> Sequence[View]:
-    """Check all targets from each viewer (its cluster, and its name), each cluster without itself."""
-    return await asyncio.gather(
-        *(
-            _view(site, name, ProbeRequest(tuple(one for one in targets if one.cluster_id != site.cluster_id)))
-            for site, name in viewers
-        )
-    )
+async def view_members(viewers: Sequence[Viewer]) -> Sequence[View]:
+    """Check the targets of each viewer."""
+    return await asyncio.gather(*map(_view, viewers))
 
 
-async def _view(site: Site, name: str, request: ProbeRequest) -> View:
+async def _view(viewer: Viewer) -> View:
+    site, name, request = viewer.site, viewer.name, ProbeRequest(tuple(viewer.targets))
     pods = [pod for pod in await site.list_pods() if meta.condition_of(pod, "Ready") == "True"]
     found = await _run_in_pod(site, pods, request)
     if isinstance(found, ProbeAnswer):

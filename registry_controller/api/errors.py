@@ -246,10 +246,14 @@ class Unreachable(RegistryError):
 
 
 class NotServed(RegistryError):
-    """The API server does not serve the kind at present."""
+    """The API server does not serve the kind at present. `similar` is a kind of the same version; empty without one."""
 
     fault = Party.ADMINISTRATOR
     is_transient = False
+
+    def __init__(self, message: str, *, similar: str = "") -> None:
+        super().__init__(message)
+        self.similar = similar
 
 
 class NotWatchable(NotServed):

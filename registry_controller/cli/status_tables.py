@@ -63,8 +63,9 @@ def _members_table(status: GroupStatus, *, now: datetime) -> Table:
     headings = ["MEMBER", "DAEMON", "CRDS", "KUBERNETES", "RENEWED", *(member.name for member in members)]
     rows: list[Sequence[str | Cell]] = []
     for view in status.views:
-        if view.failure:
-            rows.append([view.title, Cell("cannot be read", Tone.BAD), _NONE, _NONE, _NONE, *([_NONE] * len(members))])
+        if view.failure or view.has_left:
+            words = Cell("cannot be read" if view.failure else "has left", Tone.BAD)
+            rows.append([view.title, words, _NONE, _NONE, _NONE, *([_NONE] * len(members))])
             continue
         cells = [_state_cell(one, now=now) for one in status.connections if one.viewer is view]
         rows.append([view.title, *_daemon_cells(view, now=now), *cells])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Final, NamedTuple
@@ -14,6 +15,7 @@ from registry_controller.kube.connect import DISCOVERY_BYTES, Reader
 
 _GROUP: Final = re.compile(r"([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*)?\Z")
 _WORD: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
+_KIND: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}\Z")
 _PLAIN: Final = re.compile(r"[\x21-\x7e]{1,64}")
 _NEEDED: Final = frozenset({"list", "watch"})
 _WRITABLE: Final = _NEEDED | {"create", "delete", "update"}
@@ -135,7 +137,7 @@ class Discovery:
 
     async def resolve(self, gvk: GVK) -> GVR:
         """Return the resource of a kind; NotServed when it is missing, NotWatchable when it cannot be watched."""
-        found = self._found.get(gvk)
+        found, resources = self._found.get(gvk), list[_Resource]()
         if found is None:
             resources = await self._read_version(gvk)
             self._found |= _index(resources, group=gvk.group, version=gvk.version)
@@ -143,7 +145,8 @@ class Discovery:
             if found is None and _is_served(resources, gvk):
                 raise NotWatchable(f"{self._reader.server}: serves {gvk}, and not for list and watch")
         if found is None:
-            raise NotServed(f"{self._reader.server}: does not serve {gvk} for list and watch")
+            message = f"{self._reader.server}: does not serve {gvk} for list and watch"
+            raise NotServed(message, similar=_find_similar(resources, gvk))
         return found
 
     def invalidate(self, gvk: GVK | None = None) -> None:
@@ -274,6 +277,19 @@ def _is_served(resources: list[_Resource], gvk: GVK) -> bool:
     """Report whether an API version has a kind, with any verbs."""
     found = _usable(resources, group=gvk.group, version=gvk.version, verbs=frozenset())
     return any(kind == gvk for kind, _, _ in found)
+
+
+def _find_similar(resources: list[_Resource], gvk: GVK) -> str:
+    """Return the kind that is meant by a plural, a short name or a misspelling; empty without one."""
+    word, kinds = gvk.kind.lower(), dict[str, str]()
+    for kind, _, resource in _usable(resources, group=gvk.group, version=gvk.version, verbs=_NEEDED):
+        if not _KIND.match(kind.kind):
+            continue
+        if word in resource.words:
+            return kind.kind
+        kinds[kind.kind.lower()] = kind.kind
+    found = difflib.get_close_matches(word, kinds, n=1, cutoff=0.8)
+    return kinds[found[0]] if found else ""
 
 
 def _usable(

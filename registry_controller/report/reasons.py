@@ -173,7 +173,9 @@ def explain_unread(kind: GVK, error: RegistryError, *, is_local: bool) -> str:
     if isinstance(error, NotServed):
         group = f"group {kind.group}" if kind.group else "the core group"
         correct = "correct the rule's groupVersionKind"
-        if kind.group:
+        if error.similar:
+            correct = f"{correct}; did you mean `{error.similar}`?"
+        elif kind.group:
             correct = f"install its CustomResourceDefinition, or {correct}"
         return f"it is not served {place} in {group}, version {kind.version}; {correct}"
     return str(error)

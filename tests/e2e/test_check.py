@@ -85,6 +85,9 @@ def test_a_ca_of_the_endpoint_that_did_not_sign_is_found_in_its_own_cluster(
             "patch", "cluster", "test-1", "--type", "merge", "-p", '{"spec": {"kubernetesApiEndpoints": null}}'
         )
     assert [(one["cluster"], one["check"]) for one in found] == [("test-1", "certificate")]
+    assert "which is not in the caBundle of its Cluster" in found[0]["message"] or (
+        "has, and the caBundle of its Cluster has not" in found[0]["message"]
+    )
     assert "spec.kubernetesApiEndpoints[].caBundle of Cluster test-1" in found[0]["remedy"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from registry_controller.api.daemon_lease import DaemonLease
 from registry_controller.api.daemon_report import CopyCounts, DaemonReport, DefinitionReport, PeerReport, RuleReport
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.names import CORE_RULES
+from registry_controller.api.tombstone import Tombstone, tombstone_manifest
 from registry_controller.cli.output import Cell
 from registry_controller.cli.status_tables import build_sections, format_age
 
@@ -45,9 +46,9 @@ def peer(name: str, state: str = "Ready", reason: str = "") -> PeerReport:
     return PeerReport(name, ID[name], state, reason, "2026-01-10T11:00:00Z", "2026-01-10T11:59:00Z")
 
 
-def view(name: str, *leases: DaemonLease, clusters: Any = None, rules: Any = ()) -> SiteView:
+def view(name: str, *leases: DaemonLease, clusters: Any = None, rules: Any = (), features: Any = ()) -> SiteView:
     stored = [cluster(name)] if clusters is None else clusters
-    objects = MemberObjects(ID[name], clusters=stored, rules=rules, leases=leases)
+    objects = MemberObjects(ID[name], clusters=stored, rules=rules, features=features, leases=leases)
     return view_member(f"kind-{name}", objects, server_version="v1.36.0", now=NOW)
 
 
@@ -65,6 +66,21 @@ def test_a_member_that_is_not_known_or_not_read_is_a_problem() -> None:
         "a: c is Failed: no answer in time",
         "b does not know c; let them join by `registry-controller join`",
     ]
+
+
+def test_a_cluster_that_has_left_is_named_as_such() -> None:
+    stone = tombstone_manifest(Tombstone(ID["c"], "uid-c", ID["c"], date(2026, 4, 10)))
+    left = view("c", lease(None), clusters=[], features=[stone])
+    status = GroupStatus([view("a", lease(report("a"))), left])
+    assert status.problems == ["kind-c: has left its group; leave out this context, or let it join again"]
+    assert [member["hasLeft"] for member in build_document(status)["members"]] == [False, True]
+    (members, *_) = build_sections(status, now=NOW)
+    row = [cell if isinstance(cell, str) else cell.text for cell in members.table.rows[1]]
+    assert row == ["kind-c", "has left", "-", "-", "-", "-"]
+    others = view("c", lease(None), clusters=[], features=[])
+    assert GroupStatus([others]).problems == ["kind-c: has no Cluster of its own; read the log of its daemon"]
+    again = view("c", lease(report("c")), features=[stone])
+    assert GroupStatus([again]).problems == []
 
 
 def warned(kind: str, status: str, message: str) -> dict[str, Any]:

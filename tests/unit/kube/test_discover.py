@@ -170,3 +170,24 @@ async def test_a_kind_that_is_served_and_cannot_be_watched_is_told_from_a_missin
     with pytest.raises(NotServed) as found:
         await discovery.resolve(GVK("", "v1", "Other"))
     assert not isinstance(found.value, NotWatchable)
+
+
+@pytest.mark.clause("R2")
+@pytest.mark.parametrize(
+    ("asked", "similar"),
+    [
+        ("Secrets", "Secret"),
+        ("secret", "Secret"),
+        ("Secert", "Secret"),
+        ("cm", "ConfigMap"),
+        ("ConfigMapList", "ConfigMap"),
+        ("Deployment", ""),
+        ("Shy", ""),
+    ],
+)
+async def test_a_kind_that_is_meant_is_found_among_those_that_can_be_watched(asked: str, similar: str) -> None:
+    kinds = [_resource("Secret"), _resource("ConfigMap", shortNames=["cm"]), _resource("Shies", "get", "list")]
+    server: Any = Server([], {"v1": [*kinds, _resource("Secret\x1b[2J"), _resource("Deployment text")]})
+    with pytest.raises(NotServed) as found:
+        await Discovery(server).resolve(GVK("", "v1", asked))
+    assert found.value.similar == similar

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry_controller.api.errors import Forbidden, NotWatchable
+from registry_controller.api.errors import Forbidden, NotServed, NotWatchable
 from registry_controller.api.meta import GVK, RULE, SECRET
 from registry_controller.core.decision.decision import Reason
 from registry_controller.report.reasons import MESSAGES, REFUSALS, explain_refusal, explain_unread
@@ -40,6 +40,15 @@ def test_a_refusal_says_what_to_do(reason: str) -> None:
     said = explain_refusal(Forbidden(f"create it: 403 {reason}", reason=reason))
     assert said.startswith(f"create it: 403 {reason}; {REFUSALS[reason]}")
     assert ("controller-aggregated" in said) is (reason == "RightsEscalation")
+
+
+@pytest.mark.clause("R2")
+def test_a_kind_of_another_spelling_is_suggested() -> None:
+    error = NotServed("it: does not serve it", similar="ConfigMap")
+    assert explain_unread(GVK("", "v1", "ConfigMaps"), error, is_local=True) == (
+        "it is not served here in the core group, version v1; correct the rule's groupVersionKind; "
+        "did you mean `ConfigMap`?"
+    )
 
 
 @pytest.mark.clause("R2")
