@@ -4,70 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from registry_controller.group import Conflict, Group, RegistryError
 from tests.e2e.commands import merge_kubeconfigs
 from tests.e2e.group import ROOT, Member, config_map, eventually, steadily
+from tests.e2e.operators import FAN_OUT, Program, expect, fan_out_job, install_fan_out, states
 
-FAN_OUT = ROOT / "examples" / "fan-out-job"
 DIRECTORY = ROOT / "examples" / "service-directory"
 
 pytestmark = pytest.mark.group(3, prefix="ops")
-
-
-def log_in(member: Member, account: str) -> str:
-    """Return a kubeconfig for the account of an operator, which has the rights of the example alone."""
-    member.writers.add(f"system:serviceaccount:default:{account}")
-    found = yaml.safe_load(member.cluster.kubeconfig.read_text())
-    token = member.kubectl("-n", "default", "create", "token", account).strip()
-    for user in found["users"]:
-        user["user"] = {"token": token}
-    return json.dumps(found)
-
-
-class Program:
-    """A program of the examples at one member."""
-
-    def __init__(self, member: Member, *command: str, account: str, output: Path) -> None:
-        self._command = [sys.executable, *command]
-        kubeconfig = output.with_suffix(".kubeconfig")
-        kubeconfig.write_text(log_in(member, account))
-        self._env = {**os.environ, "KUBECONFIG": str(kubeconfig)}
-        self._output = output
-        self.start()
-
-    def start(self) -> None:
-        with self._output.open("a") as output:
-            self._process = subprocess.Popen(self._command, env=self._env, stdout=output, stderr=output)
-
-    def stop(self) -> None:
-        self._process.send_signal(signal.SIGINT)
-        assert self._process.wait(timeout=60) == 0, self.log()
-        assert "Traceback" not in self.log(), self.log()
-
-    def log(self) -> str:
-        return self._output.read_text()[-4000:]
 
 
 @pytest.fixture(scope="module")
 def operators(members: list[Member], tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Program]]:
     """Run the operator of fan-out-job in each member; the first one has the FanOutJobs."""
     output = tmp_path_factory.mktemp("operators")
-    members[0].kubectl("apply", "-f", str(FAN_OUT / "crd.yaml"))
-    for member in members:
-        member.kubectl("apply", "-f", str(FAN_OUT / "rbac.yaml"))
-    members[0].kubectl("wait", "--for=condition=Established", "crd/fanoutjobs.batch.example.com")
+    install_fan_out(members)
     script, main = str(FAN_OUT / "fan_out_job.py"), members[0].name
     programs = [
         Program(member, script, "--main", main, account="fan-out-job", output=output / member.name)
@@ -76,12 +34,6 @@ def operators(members: list[Member], tmp_path_factory: pytest.TempPathFactory) -
     yield programs
     for program in programs:
         program.stop()
-
-
-def fan_out_job(name: str) -> dict[str, Any]:
-    info = {"name": name, "namespace": "default"}
-    spec = {"image": "none.invalid/none", "command": ["true"]}
-    return {"apiVersion": "batch.example.com/v1", "kind": "FanOutJob", "metadata": info, "spec": spec}
 
 
 def job_of(member: Member, name: str) -> dict[str, Any] | None:
@@ -114,17 +66,6 @@ def play(member: Member, name: str, *, fails: bool = False) -> None:
         rest = {"succeeded": 1, "completionTime": now()}
     patch_status(member, name, {"active": 0, "terminating": 0, "conditions": ends[:1]})
     patch_status(member, name, {"conditions": ends, **rest})
-
-
-def states(main: Member, name: str) -> tuple[str, dict[str, str]]:
-    """Return the phase of a FanOutJob, and the states of the members."""
-    status = main.get("-n", "default", "fanoutjob", name).get("status") or {}
-    return status.get("phase", ""), {one["name"]: one["state"] for one in status.get("members", ())}
-
-
-def expect(main: Member, name: str, phase: str, *found: str, members: list[Member]) -> None:
-    wanted = phase, dict(zip((member.name for member in members), found, strict=True))
-    eventually(lambda: states(main, name) == wanted, what=f"{name}: {wanted}")
 
 
 def test_a_job_runs_in_each_member_and_the_resource_has_their_states(

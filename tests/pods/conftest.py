@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from hack.controlplane.kubeconfig import write_kubeconfig
 from hack.pods.cluster import NodeCluster, node_clusters
 from hack.pods.node import prepare_run
 from hack.programs.image.build import DEFAULT_TAG, BuiltImage
-from tests.e2e.group import NAMESPACE
-from tests.pods.member import PodMember
+from tests.e2e.commands import Ended, contexts, run
+from tests.e2e.group import NAMESPACE, SECRET, eventually, in_sync, rule
+from tests.pods.member import SYNCED, PodMember
 
 
 @pytest.fixture(scope="session")
@@ -49,3 +51,27 @@ def members(clusters: list[NodeCluster]) -> list[PodMember]:
     for member in found:
         member.wait_available()
     return found
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(members: list[PodMember], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a kubeconfig with a context for each member."""
+    file = tmp_path_factory.mktemp("contexts") / "kubeconfig"
+    write_kubeconfig(file, [member.nodes.entry for member in members])
+    return file
+
+
+@pytest.fixture(scope="session")
+def join_ended(members: list[PodMember], kubeconfig: Path) -> Ended:
+    """Join the members by the command, which runs its checks in their Pods."""
+    return run(kubeconfig, "join", *contexts(member.name for member in members), "--wait", "4m")
+
+
+@pytest.fixture(scope="session")
+def joined(members: list[PodMember], join_ended: Ended) -> list[PodMember]:
+    first, second = members
+    assert join_ended.code == 0, join_ended.stderr
+    in_sync(members)
+    first.apply(rule("secrets", SECRET, {"match": [{"labels": [{"matchLabels": SYNCED}]}]}))
+    eventually(lambda: second.find("resourcesyncrule", "secrets"))
+    return members

@@ -12,6 +12,8 @@ RELEASE = "cluster-registry"
 DEPLOYMENT = "deployment/cluster-registry-controller"
 SELECTOR = f"app.kubernetes.io/instance={RELEASE}"
 LIMIT = "--timeout=300s"
+SYNCED = {"sync": "yes"}
+"""The label of the Secrets that the rule of the group copies."""
 
 
 class PodMember(Member):

@@ -13,48 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from hack.controlplane.kubeconfig import write_kubeconfig
 from hack.pods.cluster import NODE
 from hack.pods.node import run_program
 from registry_controller import __version__
 from tests.e2e.commands import Ended, contexts, run
-from tests.e2e.group import NAMESPACE, SECRET, eventually, in_sync, rule, secret
-from tests.pods.member import DEPLOYMENT, PodMember
+from tests.e2e.group import NAMESPACE, eventually, secret
+from tests.pods.member import DEPLOYMENT, SYNCED, PodMember
 
 _CANARY = "a-canary-that-must-not-sing"
-_LABEL = {"sync": "yes"}
-_MATCH = {"match": [{"labels": [{"matchLabels": _LABEL}]}]}
 _PROBE = "import os, sys; print(os.getuid(), os.getgid()); open('/not-allowed', 'w')"
-
-
-@pytest.fixture(scope="module")
-def kubeconfig(members: list[PodMember], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a kubeconfig with a context for each member."""
-    file = tmp_path_factory.mktemp("contexts") / "kubeconfig"
-    write_kubeconfig(file, [member.nodes.entry for member in members])
-    return file
-
-
-@pytest.fixture(scope="module")
-def join_ended(members: list[PodMember], kubeconfig: Path) -> Ended:
-    """Join the members by the command, which runs its checks in their Pods."""
-    return run(kubeconfig, "join", *contexts(member.name for member in members), "--wait", "4m")
-
-
-@pytest.fixture(scope="module")
-def joined(members: list[PodMember], join_ended: Ended) -> list[PodMember]:
-    first, second = members
-    assert join_ended.code == 0, join_ended.stderr
-    in_sync(members)
-    first.apply(rule("secrets", SECRET, _MATCH))
-    eventually(lambda: second.find("resourcesyncrule", "secrets"))
-    return members
 
 
 def _arrives(joined: list[PodMember], name: str) -> None:
     """A Secret that is created at the second member reaches the first, and its changes and its deletion do."""
     first, second = joined
-    second.create(secret(name, {"a": "1"}, labels=_LABEL))
+    second.create(secret(name, {"a": "1"}, labels=SYNCED))
     wanted = second.get("secret", name)["data"]
     eventually(lambda: (first.find("secret", name) or {}).get("data") == wanted, what=f"{name} at {first.name}")
     second.kubectl("delete", "secret", name)
@@ -138,7 +111,7 @@ def test_logs_are_lines_of_json(joined: list[PodMember]) -> None:
 
 def test_the_command_line_works_inside_the_pod(joined: list[PodMember]) -> None:
     assert __version__ in joined[0].execute("registry-controller", "--version")
-    joined[1].create(secret("explained", {"a": "1"}, labels=_LABEL))
+    joined[1].create(secret("explained", {"a": "1"}, labels=SYNCED))
     eventually(lambda: joined[0].find("secret", "explained"))
     assert joined[1].name in joined[0].execute("registry-controller", "explain", "secret", "default/explained")
 

@@ -60,6 +60,20 @@ def made(group: SimGroup, at: str = "a") -> set[str]:
     return {one["metadata"]["name"] for one in found if "fan" in (one["metadata"].get("labels") or {})}
 
 
+def note_policies(group: SimGroup) -> list[str]:
+    """Return the list to which the policy of each deletion of a ConfigMap at a is added."""
+    server, policies = group["a"].server, list[str]()
+    answer = server.answer
+
+    def note(method: str, path: str, body: bytes | None, **options: Any) -> Answer:
+        if method == "DELETE" and "configmaps" in path:
+            policies.append(json.loads(body or b"{}")["propagationPolicy"])
+        return answer(method, path, body, **options)
+
+    server.answer = note  # type: ignore[method-assign]
+    return policies
+
+
 def numbered(count: int) -> list[str]:
     return [f"w-{number:03}" for number in range(count)]
 
@@ -67,13 +81,7 @@ def numbered(count: int) -> list[str]:
 def test_an_object_goes_with_its_owner_at_another_member_and_no_other_does() -> None:
     async def scenario(group: SimGroup) -> None:
         await group.join()
-        policies: list[str] = []
-
-        def listen(method: str, path: str, body: bytes | None, answer: object) -> None:
-            if method == "DELETE" and "configmaps" in path:
-                policies.append(json.loads(body or b"{}")["propagationPolicy"])
-
-        group.wire("a", "a").listeners.append(listen)
+        policies = note_policies(group)
         make_widgets(group, ["x", "y"])
         async with maker_at(group, "a"):
             await asyncio.sleep(10.0)
@@ -202,13 +210,7 @@ def test_a_member_that_has_left_or_is_not_known_keeps_what_it_owns() -> None:
 def test_the_mark_chooses_how_an_object_goes(propagation: Propagation) -> None:
     async def scenario(group: SimGroup) -> None:
         await group.join()
-        policies: list[str] = []
-
-        def listen(method: str, path: str, body: bytes | None, answer: object) -> None:
-            if method == "DELETE" and "configmaps" in path:
-                policies.append(json.loads(body or b"{}")["propagationPolicy"])
-
-        group.wire("a", "a").listeners.append(listen)
+        policies = note_policies(group)
         make_widgets(group, ["x"])
         async with maker_at(group, "a", propagation=propagation):
             await asyncio.sleep(10.0)

@@ -47,6 +47,7 @@ from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SimGroup
 from tests.sim.cluster.habits import Habits
 from tests.sim.cluster.member import NAMESPACE, READER, Member
+from tests.sim.cluster.operator import writer_of
 from tests.sim.cluster.request import Answer
 from tests.sim.cluster.store import Change
 from tests.sim.schedule.tally import Tally
@@ -121,7 +122,7 @@ class Observer:
     def _check_journal(self, server: ApiServer, name: str) -> None:
         self._tally.clauses["R5"] += len(server.journal)
         for write in server.journal:
-            if write.who != name:
+            if write.who not in (name, writer_of(name)):
                 self._break("R5", f"{write.verb} {write.kind} {write.key} at {name} by {write.who}", "a write")
             if write.is_blind:
                 self._break("O5", f"{write.kind} {write.key} at {name}", "a deletion of whatever has the name")
@@ -129,7 +130,8 @@ class Observer:
 
     def _listen(self, member: Member) -> None:
         def hear(change: Change) -> None:
-            entry = Entry(asyncio.get_running_loop().time(), member.name, member.server.acting, change)
+            who = member.server.acting if member.server.acting in self.history.members else ""
+            entry = Entry(asyncio.get_running_loop().time(), member.name, who, change)
             self.history.add(entry)
             self._repeated.see(entry, member)
             self.definitions.see(entry, member)

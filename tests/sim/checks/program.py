@@ -1,9 +1,12 @@
-"""What a program on the library sees, compared with what its members store. The clauses G1 to G5 of the tally."""
+"""What a program on the library sees and does, compared with what its members store. The clauses G1 to G7 of the
+tally.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from registry_controller.api import meta
@@ -12,8 +15,10 @@ from registry_controller.group import Event, EventType, Key, Object
 from registry_controller.group.dialers import LEAVES_AFTER_S
 from tests.sim.checks.convergence import Wrong
 from tests.sim.checks.history import History
+from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.fields import Manifest
-from tests.sim.cluster.operator import RECONCILED, SELECTOR, WATCHED
+from tests.sim.cluster.operator import MADE, MADE_IN, RECONCILED, SELECTOR, WATCHED, made_name, writer_of
+from tests.sim.cluster.store import Change
 from tests.sim.schedule.tally import PROGRAM_STARTS, Tally
 
 _UNAWARE_S: Final = 95.0
@@ -34,12 +39,20 @@ class _Place(NamedTuple):
     key: ObjectKey
 
 
+class _Owner(NamedTuple):
+    cluster: str
+    kind: str
+    key: ObjectKey
+    uid: str
+
+
 class ProgramLaws:
     """The laws of one program, in the cluster `home`, from its last start on.
 
     G1: each key converges, and that of a deleted object, too. G2: no event is lost. G3: only what was deleted is gone,
     or what left with its member. G4: a member leaves only after its Cluster was missing for the dwell, or named another
-    cluster. G5: a key never runs twice at once.
+    cluster. G5: a key never runs twice at once. G6: what the program made goes only after its owner went. G7: it goes
+    with its owner, and is there while its owner is.
     """
 
     def __init__(self, home: str, history: History, tally: Tally, broken: list[Wrong]) -> None:
@@ -50,6 +63,7 @@ class ProgramLaws:
         self._views: dict[str, dict[_Place, Known]] = {}
         self._seen: dict[Key, Known | None] = {}
         self._unproven: dict[str, str] = {}
+        self._server: ApiServer | None = None
 
     def see_start(self) -> None:
         """Forget what the last one knew."""
@@ -57,6 +71,9 @@ class ProgramLaws:
         self._views = {"": {}, SELECTOR: {}}
         self._seen.clear()
         self._unproven.clear()
+        if self._server is not self._history.members[self._home].server:
+            self._server = self._history.members[self._home].server
+            self._server.store.listeners.append(self._see_change)
 
     def see_event(self, selector: str, event: Event) -> None:
         """Look at an event, and keep the state that it brings."""
@@ -92,6 +109,59 @@ class ProgramLaws:
             yield from _compare("G1", f"{RECONCILED} {key}", self._seen.get(key), keys.get(key))
         for member, words in self._unproven.items():
             yield Wrong("G3", member, words)
+        yield from self._check_made(keys)
+
+    def _check_made(self, keys: Mapping[Key, Manifest]) -> Iterator[Wrong]:
+        """Compare what the program made with its owners."""
+        world = self._history.world()
+        made = world.all(self._home, MADE)
+        uids = {world.id_of(name): name for name in world.names}
+        for place, found in made.items():
+            owner = self._owner_of(found)
+            if owner is not None and owner.cluster in uids:
+                self._tally.clause("G7")
+                there = world.all(uids[owner.cluster], owner.kind).get(owner.key)
+                if there is None or there["metadata"]["uid"] != owner.uid:
+                    yield Wrong("G7", f"{MADE} {place}", f"is there, and its owner {owner} is gone")
+        for key, there in keys.items():
+            held = made.get(ObjectKey(MADE_IN, made_name(key)))
+            owner = self._owner_of(held) if held is not None else None
+            if owner is None or owner.uid != there["metadata"]["uid"]:
+                yield Wrong("G7", f"{RECONCILED} {key}", f"is there, and its {MADE} is owned by {owner}")
+
+    def _see_change(self, change: Change) -> None:
+        """Look at a change of the program at home: it deletes, and releases, only what had an owner that is gone."""
+        server, before = self._history.members[self._home].server, change.before
+        if change.kind.kind != MADE or before is None or server.acting != writer_of(self._home):
+            return
+        owner = self._owner_of(before)
+        if change.new is not None and (owner is None or self._owner_of(change.new) is not None):
+            return
+        self._tally.clause("G6")
+        where = f"{MADE} {change.key}"
+        if owner is None:
+            self._break("G6", where, "is deleted, and the program did not make it")
+        elif not self._was_owner_gone(owner):
+            self._break("G6", where, f"is deleted, or released, and its owner {owner} is there")
+
+    def _owner_of(self, made: Manifest) -> _Owner | None:
+        """Read the mark of an object, which names the object, too; None where it has none of its own."""
+        info = made["metadata"]
+        mark = json.loads((info.get("annotations") or {}).get(meta.GROUP_OWNER, "null"))
+        names = {"kind": MADE, "group": "batch", "namespace": MADE_IN, "name": info["name"]}
+        if mark is None or mark["dependent"] != {**names, "cluster": self._history.ids[self._home]}:
+            return None
+        owner = mark["owner"]
+        return _Owner(owner["cluster"], owner["kind"], ObjectKey(owner["namespace"], owner["name"]), owner["uid"])
+
+    def _was_owner_gone(self, owner: _Owner) -> bool:
+        """Say whether an owner was gone at some time at which the program may have asked."""
+        since_s = asyncio.get_running_loop().time() - _UNAWARE_S
+        names = [name for name, found in self._history.ids.items() if found == owner.cluster]
+        states = (
+            state for name in names for state in self._history.states_since(name, owner.kind, owner.key, at=since_s)
+        )
+        return any(state is None or state["metadata"]["uid"] != owner.uid for state in states)
 
     def _stored(self, kind: str) -> Iterator[tuple[str, ObjectKey, Manifest]]:
         world = self._history.world()

@@ -1,4 +1,4 @@
-"""A program on `registry_controller.group` in a simulated cluster: what it is made of, and one that only looks on."""
+"""A program on `registry_controller.group` in a simulated cluster: what it is made of, and one that makes objects."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from typing import Any, Final, Protocol
 from registry_controller.group import Event, Group, Key, Object, Watch
 from registry_controller.group.dialers import Context
 from registry_controller.group.local_access import LocalAccess
+from registry_controller.group.ownership import Owner, Propagation
 from registry_controller.group.sources import ClusterSource, MemberSource
 from registry_controller.kube.connect import READING, Reader
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.writer import WRITING, Writer
+from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.clock import VirtualDatetime
+from tests.sim.cluster.member import NAMESPACE
+from tests.sim.cluster.request import Answer
 from tests.sim.cluster.transport import Life, Listener, SimTransport, Wire
 
 WATCHED: Final = "ConfigMap"
@@ -24,7 +28,13 @@ WATCHED: Final = "ConfigMap"
 SELECTOR: Final = "sync=yes"
 RECONCILED: Final = "Widget"
 """The kind whose objects are the keys of the program's controller."""
-_RESOURCES: Final = {WATCHED: "configmaps", RECONCILED: "widgets.sim.example"}
+MADE: Final = "Job"
+"""The kind of the objects that the program makes at home, one for each key, owned by the object of the key."""
+MADE_IN: Final = "default"
+OPERATOR: Final = "operator"
+"""The name of the program, in its marks."""
+_PROPAGATIONS: Final[Sequence[Propagation]] = ("Background", "Background", "Foreground", "Orphan")
+_RESOURCES: Final = {WATCHED: "configmaps", RECONCILED: "widgets.sim.example", MADE: "jobs.batch"}
 _FAILS, _ANEW, _ONCE_MORE_S = 0.2, 0.1, 5.0
 _WORKS_S: Final = (0.0, 0.0, 0.01, 1.0)
 _READS_S: Final = (0.0, 0.0, 0.0, 0.0, 0.3, 4.0)
@@ -41,12 +51,25 @@ class Wires(Protocol):
     def wire_to(self, who: str, url: str) -> Wire: ...
 
 
+def writer_of(cluster: str) -> str:
+    """Return the name under which the program of a cluster writes."""
+    return f"program {cluster}"
+
+
+def made_name(key: Key) -> str:
+    """Return the name of the object that a program makes for a key."""
+    return ".".join(part for part in key if part)
+
+
 class ProgramTransport(SimTransport):
     """A connection of a program: what it hears, the daemon of its cluster has not heard."""
 
     @property
     def _listeners(self) -> Sequence[Listener]:
         return ()
+
+    def _call(self, server: ApiServer, method: str, path: str, body: bytes | None, accept: str) -> Answer:
+        return server.answer(method, path, body, who=writer_of(self._wire.who), accept=accept)
 
 
 def make_group(
@@ -57,11 +80,12 @@ def make_group(
     source: Callable[[Callable[[Context], Any]], MemberSource] | None = None,
     reader: Callable[[Any], Reader] = Reader,
     operator: str = "",
+    namespace: str = "default",
 ) -> Group:
     """Make a group for a program in a cluster, which has the credentials that the daemon has there.
 
     A context has the name of its cluster; without one it is the cluster of the program. With `operator` it may write
-    to that cluster.
+    to that cluster, and its counts are in `namespace`.
     """
 
     async def connect_by_context(context: Context) -> Reader:
@@ -69,7 +93,7 @@ def make_group(
         return reader(ProgramTransport(wire, token=None, methods=READING, life=life))
 
     async def connect_writer(context: Context) -> Writer:
-        transport: Any = SimTransport(wires.wire(name, name), token=None, methods=WRITING, life=life)
+        transport: Any = ProgramTransport(wires.wire(name, name), token=None, methods=WRITING, life=life)
         return Writer(transport)
 
     def connect(credentials: Credentials) -> Reader:
@@ -84,14 +108,14 @@ def make_group(
     local = None
     if operator:
         local = LocalAccess(
-            Context(), operator=operator, namespace="default", connect=connect_writer,
+            Context(), operator=operator, namespace=namespace, connect=connect_writer,
             now=lambda: VirtualDatetime.now(UTC),
         )  # fmt: skip
     return Group(found, local=local, connect=connect, connect_by_context=connect_by_context)
 
 
 @asynccontextmanager
-async def operator_at(wires: Wires, name: str, *, operator: str = "operator", **options: Any) -> AsyncIterator[Group]:
+async def operator_at(wires: Wires, name: str, *, operator: str = OPERATOR, **options: Any) -> AsyncIterator[Group]:
     """Run an operator in a cluster, beside the daemon there; `options` are of `make_group`."""
     async with make_group(wires, name, life=Life(), operator=operator, **options) as found:
         await found.wait_known()
@@ -115,7 +139,8 @@ class ProgramObserver(Protocol):
 
 
 class Program:
-    """A program in a cluster: it follows ConfigMaps, at its own pace, and reconciles Widgets, which fails at times.
+    """A program in a cluster: it follows ConfigMaps, at its own pace, and makes a Job of each Widget, which fails at
+    times.
 
     With `metadata_only` it knows no more of Widgets than their metadata.
     """
@@ -156,11 +181,12 @@ class Program:
     async def _run(self) -> None:
         self._life = Life()
         self._observer.see_start()
-        async with make_group(self._wires, self.name, life=self._life) as group:
+        group = make_group(self._wires, self.name, life=self._life, operator=OPERATOR, namespace=NAMESPACE)
+        async with group:
             self.group = group
             kind = _RESOURCES[RECONCILED]
             controller = group.controller(_Reconciler(group, self._observer, self._chance).reconcile, workers=3)
-            controller.watches(kind, metadata_only=self._metadata_only)
+            controller.watches(kind, metadata_only=self._metadata_only).owns(_RESOURCES[MADE])
             async with asyncio.TaskGroup() as scope:
                 for selector in ("", SELECTOR):
                     watch = group.watch(_RESOURCES[WATCHED], label_selector=selector)
@@ -184,7 +210,7 @@ class _Reconciler:
         self._has_failed: set[Key] = set()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Read the object from the cache, work for a while, and fail at times, but not twice in a row."""
+        """Make the object of a key, work for a while before, and fail at times, but not twice in a row."""
         if key in self._running:
             self._observer.see_twice(key)
         self._running.add(key)
@@ -195,8 +221,16 @@ class _Reconciler:
             if key not in self._has_failed and self._chance.random() < _FAILS:
                 self._has_failed.add(key)
                 raise ValueError("it fails at times")
+            if member is not None and found is not None:
+                await self._make(key, member.as_owner(found))
             self._has_failed.discard(key)
             self._observer.see_reconciled(key, found)
         finally:
             self._running.discard(key)
         return _ONCE_MORE_S if self._chance.random() < _ANEW else None
+
+    async def _make(self, key: Key, owner: Owner) -> None:
+        info = {"name": made_name(key), "namespace": MADE_IN}
+        manifest = {"apiVersion": "batch/v1", "kind": MADE, "metadata": info, "spec": {"of": str(key)}}
+        propagation = self._chance.choice(_PROPAGATIONS)
+        await self._group.local.apply(manifest, owner=owner, propagation=propagation)

@@ -42,6 +42,7 @@ from tests.sim.cluster.refusal import Refusal
 from tests.sim.cluster.transport import Fault
 from tests.sim.schedule.faults import introduce_again
 from tests.sim.schedule.member_acts import carry_reference, carry_secret, take_forgery_back
+from tests.sim.schedule.program_acts import allow_collection
 from tests.sim.schedule.schedule import Schedule
 from tests.sim.schedule.stage import DEEDS, Stage, Step
 from tests.sim.schedule.tally import Tally
@@ -125,16 +126,17 @@ async def _play(schedule: Schedule, group: SimGroup, observer: Observer, outcome
     try:
         await _play_on(stage, schedule, outcome)
         if not observer.broken:
-            outcome.broken += await _check_program(laws)
+            outcome.broken += await _check_program(stage, laws)
     finally:
         stage.program.stop()
 
 
-async def _check_program(laws: ProgramLaws) -> list[Wrong]:
-    """Compare what a program knows with what is stored, until it is the same, or for too long."""
+async def _check_program(stage: Stage, laws: ProgramLaws) -> list[Wrong]:
+    """Compare what a program knows and made with what is stored, until it is the same, or for too long."""
     for _ in range(_POLLS):
         if not (wrong := list(laws.check_rest())):
             return []
+        allow_collection(stage)
         await asyncio.sleep(_POLL_S)
     return wrong
 

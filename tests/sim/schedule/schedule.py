@@ -159,14 +159,14 @@ def _double(chance: random.Random, names: str, steps: list[Step]) -> str:
 
 
 def _operate(chance: random.Random, names: str, steps: list[Step]) -> str:
-    """Let one member run a program on the library, which is restarted, and misses deletions, three times each.
+    """Let one member run a program on the library; return the name of the member, empty in most schedules.
 
-    Returns the name of the member, empty in most schedules.
+    Three times each, it is restarted, it misses deletions, and somebody meddles with what it made.
     """
     if chance.random() >= _OPERATED:
         return ""
     found = chance.choice(names)
-    for deed in ("restarts its program", "misses deletions"):
+    for deed in ("restarts its program", "misses deletions", "meddles with what a program made"):
         _scatter(chance, names, steps, deed, who=found)
     return found
 

@@ -12,9 +12,9 @@ from tests.sim.cluster.habits import Habit
 CLAUSES: Final = (
     "O1", "O2", "O3", "O4", "O5", "O6", "O7", "O8", "O9", "O10", "O11", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8",
     "W9", "A1", "A2", "A3", "A4", "A5", "A6", "A8", "A9", "A10", "A11", "P5", "P7", "P11", "R5", "S1", "S2", "S3", "S4",
-    "G1", "G2", "G3", "G4", "G5",
+    "G1", "G2", "G3", "G4", "G5", "G6", "G7",
 )  # fmt: skip
-"""What the observer, its guards and the oracle put to the test, each in a place of its own. G1 to G5 are the laws of
+"""What the observer, its guards and the oracle put to the test, each in a place of its own. G1 to G7 are the laws of
 programs on the library: `checks/program.py` names them."""
 
 RESTORED: Final = "an etcd is restored"
