@@ -293,7 +293,7 @@ class Engine:
         """Enqueue the claims that waited for the list."""
         self.enqueue.on_local_synced(cache, place)
 
-    def on_local_listing(self, cache: LocalCache) -> None:
+    def on_local_uncertain(self, cache: LocalCache) -> None:
         """Make no copy of the kind until the rules were read again: they may have gone with the copies."""
         cache.doubts += 1
         self.registry_reader.request_read(lambda: self._on_confirmed(cache))

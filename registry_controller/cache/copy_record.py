@@ -46,7 +46,9 @@ class CopyRecord:
     that this lacks. `remainder` is what remains between the last wanted object and its stored form.
     `birth` is the source as the Go original recorded it.
     `streams` are the bits of the streams that have the object; 0 for our own write in a place that is not watched.
-    `owner_had_it` means that the owner was seen to have the source of this copy.
+    `owner_had_it` means that the owner was seen to have the source of this copy. `shows_rule` means that daemons here
+    wrote the provenance of this very object, so that it may show that its rule was here; a backup may bring back a copy
+    without its rule.
     """
 
     uid: str
@@ -68,6 +70,7 @@ class CopyRecord:
     status_lost: tuple[str, ...] = ()
     remainder: Remainder = NOTHING_REMAINS
     owner_had_it: bool = False
+    shows_rule: bool = True
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -111,7 +114,7 @@ class CopyRecord:
         shared = (self.marks.owner, self.natural, (made_from.group, made_from.kind))
         if provenance is None:
             return CopyGroup(*shared, None, None, None, None)
-        definition = provenance.rule_definition
+        definition = provenance.rule_definition if self.shows_rule else ""
         return CopyGroup(*shared, provenance.rule, provenance.rule_owner, provenance.rule_uid, definition)
 
     def record_status(self, result: StatusStored) -> None:

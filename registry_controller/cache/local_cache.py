@@ -20,6 +20,7 @@ from registry_controller.cache.copy_record import HERE, CopyGroup, CopyRecord
 from registry_controller.cache.expectations import Expectations, PendingEvent
 from registry_controller.cache.key_groups import KeyGroups
 from registry_controller.cache.write_results import (
+    Deleted,
     Doubted,
     InSync,
     Rendered,
@@ -29,7 +30,7 @@ from registry_controller.cache.write_results import (
     WriteResult,
 )
 from registry_controller.core.decision.marks import is_membership, read_birth, read_marks
-from registry_controller.kube.object import PartialObject, decode_manifest
+from registry_controller.kube.object import PartialObject, decode_manifest, has_written
 from registry_controller.watch.body_cache import BodyCache, BodyKey
 from registry_controller.watch.stream import SelectionStream
 
@@ -56,7 +57,7 @@ class CopyObserver(Protocol):
     def on_local_synced(self, cache: LocalCache, place: Selection) -> None:
         """All objects in a place are known now, for the first time."""
 
-    def on_local_listing(self, cache: LocalCache) -> None:
+    def on_local_uncertain(self, cache: LocalCache) -> None:
         """A list of a kind begins, or is due: objects that it lacks, and rules, may be lost with a restored etcd."""
 
     def on_local_status_changed(self, cache: LocalCache) -> None:
@@ -93,6 +94,8 @@ class LocalCache:
         self.streams: dict[Selection, SelectionStream] = {}
         self.has_unseen_writes = False
         self.doubts = 0
+        self._deleted: set[ObjectKey] = set()
+        """The copies whose deletion was answered, and which no event has shown to be gone yet."""
         self._has_unwatched = False
         self.shown: frozenset[str] = frozenset()
         self._expectations = Expectations(self, on_written=self._on_written)
@@ -121,6 +124,11 @@ class LocalCache:
             self._hand_over(going)
         self._update_shown()
         return PlaceChange(tuple(opened), tuple(sorted(stream.selection for stream in going)))
+
+    @property
+    def misses_deletion(self) -> bool:
+        """True while no event has shown a deletion that was answered."""
+        return bool(self._deleted)
 
     @property
     def newest(self) -> int:
@@ -164,7 +172,8 @@ class LocalCache:
         key = obj.key
         record = self.records.get(key)
         is_known = record is not None and record.uid == obj.uid and obj.revision <= record.revision
-        if record is not None and is_known and not stream.doubted_after < obj.revision == record.revision:
+        is_news = record is None or not is_known or key in self._deleted
+        if record is not None and not is_news and not stream.doubted_after < obj.revision == record.revision:
             record.streams |= stream.bit
             return
         target = self.target(key)
@@ -177,6 +186,8 @@ class LocalCache:
         is_by_go = marks.is_copy and marks.provenance is None
         birth = read_birth(obj.annotations, obj.labels, gvk=self.kind, key=key) if is_by_go else None
         fresh = CopyRecord(obj.uid, obj.revision, obj.deleting, marks, birth, self._natural(obj), bits, obj.kind_type)
+        if marks.provenance is not None and marks.provenance.rule_definition:
+            fresh.shows_rule = has_written(meta.FIELD_MANAGER, meta.PROVENANCE, of=obj)
         if record is not None and record.uid == obj.uid:
             fresh.desired, fresh.baseline = record.desired, record.baseline
             fresh.verified = 0 if is_known else record.verified
@@ -225,6 +236,8 @@ class LocalCache:
                 record.record_status(result)
                 if result.obj is not None:
                     self._note_write(result.obj)
+            case Deleted() if record is not None and record.streams and record.uid == result.uid:
+                self._deleted.add(key)
             case Doubted() if record is not None:
                 record.desired = record.made_from = record.status_digest = None
                 record.verified = 0
@@ -242,7 +255,7 @@ class LocalCache:
         The first list of a place beside a complete one does not count: the other place is listed again then.
         """
         if stream.listed >= 0 or not any(other.is_complete for other in self.streams.values()):
-            self._index.observer.on_local_listing(self)
+            self._index.observer.on_local_uncertain(self)
 
     def on_stream_listed(self, stream: SelectionStream) -> None:
         """Do nothing: the limit on deletions does not concern the local history."""
@@ -266,11 +279,16 @@ class LocalCache:
         """Note that a stream's error changed."""
         self._index.observer.on_local_status_changed(self)
 
+    def on_stream_interrupted(self, stream: SelectionStream) -> None:
+        """Note that this cluster may be in an older state when it answers again, without rules that are known."""
+        if self._has(stream) and stream.is_complete:
+            self._index.observer.on_local_uncertain(self)
+
     def on_stream_reset(self, stream: SelectionStream) -> None:
         """Note that this cluster may be in an older state: its known objects may be from another history then."""
         if not self._has(stream):
             return
-        self._index.observer.on_local_listing(self)
+        self._index.observer.on_local_uncertain(self)
         stream.listed = -1
         self._update_shown()
         self._expectations.drop_stream(stream)
@@ -400,6 +418,7 @@ class LocalCache:
             self._index.discard(self.target(key), old)
         else:
             self.namespaces[key.namespace] += 1
+        self._deleted.discard(key)
         is_new = old is None or record.stands_for != old.stands_for
         self._index.add(self.target(key), record, is_new=is_new)
         self.records[key] = record
@@ -415,6 +434,7 @@ class LocalCache:
 
     def _drop(self, key: ObjectKey) -> CopyRecord:
         record = self.records.pop(key)
+        self._deleted.discard(key)
         self.namespaces[key.namespace] -= 1
         if not self.namespaces[key.namespace]:
             del self.namespaces[key.namespace]

@@ -321,6 +321,14 @@ class SourceCache:
             if stream.error is None and self.rule_events is not None and self.is_synced:
                 self._observer.on_source_synced(self, ())  # a missing rule proves nothing while there is an error
 
+    @property
+    def misses_deletion(self) -> bool:
+        """False: nothing is deleted at a peer."""
+        return False
+
+    def on_stream_interrupted(self, stream: SelectionStream) -> None:
+        """Do nothing: the objects of the peer are compared with the known ones when it answers again."""
+
     def on_stream_reset(self, stream: SelectionStream) -> None:
         """Note that a stream is listed again; `SourceRecords.is_behind` handles older states of its objects."""
         if self._closed:

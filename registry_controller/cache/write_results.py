@@ -61,6 +61,13 @@ class Doubted:
 
 
 @dataclass(frozen=True, slots=True)
+class Deleted:
+    """Our deletion of the object with a uid was answered. An object that is shown nevertheless is there again."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rendered:
     """The copy is as wanted. `made_from` is its whole input, for comparison.
 
@@ -71,4 +78,4 @@ class Rendered:
     outranked_rules: tuple[str, ...]
 
 
-WriteResult = Stored | InSync | Unchanged | StatusStored | Doubted | Rendered
+WriteResult = Stored | InSync | Unchanged | StatusStored | Doubted | Deleted | Rendered

@@ -148,11 +148,14 @@ class RuleDeletions:
         acting = self._registry.acting
         for cache in self._copies.all_caches():
             for key in cache.list_samples(self._lacks_rule):
-                provenance = cache.records[key].marks.provenance
+                record = cache.records[key]
+                provenance = record.marks.provenance
                 if provenance is None:
                     continue
-                if (is_missed := provenance.policy == "Delete") or self.is_shown_by(provenance):
-                    yield _made_by(provenance), is_missed
+                shows_rule = record.shows_rule and self.is_shown_by(provenance)
+                if (is_missed := provenance.policy == "Delete") or shows_rule:
+                    rule = _made_by(provenance)
+                    yield (rule if record.shows_rule else rule._replace(definition="")), is_missed
         for stored in acting.values():
             provenance = stored.marks.provenance
             if provenance is not None:

@@ -84,6 +84,30 @@ class _Object(msgspec.Struct, gc=False):
     type: msgspec.Raw = msgspec.Raw(b"")
 
 
+class _WrittenMeta(msgspec.Struct, gc=False):
+    annotations: dict[str, msgspec.Raw] = msgspec.field(name="f:annotations", default_factory=dict)
+
+
+class _WrittenFields(msgspec.Struct, gc=False):
+    metadata: _WrittenMeta = msgspec.field(name="f:metadata", default_factory=_WrittenMeta)
+
+
+class _ManagedEntry(msgspec.Struct, gc=False):
+    manager: str = ""
+    time: str = ""
+    subresource: str = ""
+    fields: _WrittenFields = msgspec.field(name="fieldsV1", default_factory=_WrittenFields)
+
+
+class _ManagedMeta(msgspec.Struct, gc=False):
+    entries: list[_ManagedEntry] = msgspec.field(name="managedFields", default_factory=list)
+
+
+class _Managed(msgspec.Struct, gc=False):
+    metadata: _ManagedMeta
+
+
+_MANAGED: Final = msgspec.json.Decoder(_Managed)
 _WEIGHED: Final = msgspec.json.Decoder(_SizedMeta)
 _OUTSIDE: Final = msgspec.json.Decoder(_Outside)
 _OBJECT: Final = msgspec.json.Decoder(_Object)
@@ -132,6 +156,22 @@ def decode_object(raw: bytes | msgspec.Raw, *, kind: GVK | None = None, metadata
         generation=info.generation or 0,
         kind_type=kind_type,
         raw=body,
+    )
+
+
+def has_written(manager: str, annotation: str, *, of: PartialObject) -> bool:
+    """Return whether a manager wrote an annotation of this very object, which may be a restored one.
+
+    The restore of a backup may bring back the managedFields, too: their times are before the new object was created.
+    """
+    try:
+        entries = _MANAGED.decode(of.raw).metadata.entries
+    except msgspec.DecodeError:
+        return False
+    return any(
+        entry.manager == manager and not entry.subresource and entry.time >= of.created
+        for entry in entries
+        if f"f:{annotation}" in entry.fields.metadata.annotations
     )
 
 

@@ -208,20 +208,21 @@ class OwnClusterMaker:
         return found is not None and decode_text(found.get("data") or {}, "token") == token
 
     async def _find_published(self, others: Collection[ObjectKey]) -> _Published:
-        """Find the Cluster to which the published Secret belongs; none where there is not exactly one."""
-        namespace = self._settings.namespace
-        found = [
-            (key, named)
-            for secret in await self._list_secrets()
-            if self._is_own(secret)
-            and (key := _key(secret)) not in others
-            and (named := _read_kubeconfig(secret, user=self._settings.reader_service_account_name))
-        ]
+        """Find the Cluster to which the published Secret belongs; none where there is not exactly one.
+
+        A person may have carried the Secrets of members here.
+        """
+        namespace, found = self._settings.namespace, list[tuple[ObjectKey, str, str]]()
+        for secret in await self._list_secrets():
+            named = _read_kubeconfig(secret, user=self._settings.reader_service_account_name)
+            if named is None or not self._is_own(secret) or (key := _key(secret)) in others:
+                continue
+            name, address, token = named
+            if await self._is_ours(name, token):
+                found.append((key, name, address))
         if len(found) != 1:
             return _NONE
-        key, (name, address, token) = found[0]
-        if not await self._is_ours(name, token):
-            return _NONE
+        key, name, address = found[0]
         made = manifests.local_cluster(name, cluster_id=self._cluster_id, namespace=namespace)
         return _Published(restored_cluster(made, cluster_id=self._cluster_id, secret=key), address)
 

@@ -183,7 +183,7 @@ class Applier:
             overrides=hit.overrides,
             rule_uid=hit.rule_uid,
             rule_created=self._rule_created(hit, before),
-            rule_definition=self._rule_definition(hit, before) if hit.rule_owner == state.local else "",
+            rule_definition=self._rule_definition(hit, target, before) if hit.rule_owner == state.local else "",
             left=digest_paths(copy.left) if copy.left else (),
             spec=digest_spec(copy.manifest) if target[:2] == meta.RULE_KIND and not copy.left else "",
             rule_generation=rule.generation if rule is not None else UNKNOWN_GENERATION,
@@ -204,9 +204,11 @@ class Applier:
             return hit.rank[0].removeprefix("~") if hit.rule_uid else ""
         return held.rule_created if held is not None and held.rule_uid == hit.rule_uid else ""
 
-    def _rule_definition(self, hit: Hit, held: Provenance | None) -> str:
-        """Return the UID of a definition that was here together with the rule; else the one that the copy names."""
-        kept = held.rule_definition if held is not None and held.rule_uid == hit.rule_uid else ""
+    def _rule_definition(self, hit: Hit, target: Target, held: Provenance | None) -> str:
+        """Return the UID of a definition that was here together with the rule; else the one that the copy shows."""
+        _, record = self._copies.find(target)
+        is_shown = held is not None and held.rule_uid == hit.rule_uid and record is not None and record.shows_rule
+        kept = held.rule_definition if held is not None and is_shown else ""
         return self._definitions.get((hit.rule, hit.rule_uid), kept)
 
     def _losers_of(self, target: Target) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.copy_record import CopyRecord
 from registry_controller.cache.local_cache import LocalCache
-from registry_controller.cache.write_results import StatusStored, Unchanged
+from registry_controller.cache.write_results import Deleted, StatusStored, Unchanged
 from registry_controller.core.decision.decision import Delete, Reason
 from registry_controller.core.decision.state import NamespaceState, TargetState
 from registry_controller.core.diff.managed_fields import read_owners
@@ -223,6 +223,7 @@ class CopyUpdater:
             self._made_once.withdraw_deletion(target, uid)
             self._replaced.forget(target)
             raise
+        cache.record_write(target.key, Deleted(uid))
 
     def _keep_pace(self, target: Target) -> None:
         """Count the change of a copied rule; ChangesTooOften where it must wait."""

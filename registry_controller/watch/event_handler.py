@@ -58,11 +58,19 @@ class EventHandler:
     def on_recovered(self) -> None:
         """Receive the end of an error: the objects are current again."""
 
+    def on_interrupted(self) -> None:
+        """Receive that the watch ended before its time: the server may have another history when it answers again."""
+
     def on_reset(self) -> None:
         """Receive that the next list replaces everything reported so far, also with lower revisions."""
 
     def on_doubt(self, revision: int) -> None:
         """Receive that objects which came after a revision may lack fields; the next list has them as they are."""
+
+    @property
+    def misses_deletion(self) -> bool:
+        """Return whether no event has shown a deletion yet that the server has answered."""
+        return False
 
     @property
     def written_last(self) -> LastChange | None:

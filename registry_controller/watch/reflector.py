@@ -140,6 +140,8 @@ class Reflector:
                 await self._list_and_watch(await self._resolve())
             except RegistryError as caught:
                 error = caught
+            if error is not None or not self._ended_in_time:
+                self._delivery.interrupt()
             lasted_s = loop.time() - began_s
             if error is not None:
                 await self._handle_error(error, lasted_s=lasted_s)
@@ -192,9 +194,12 @@ class Reflector:
         """Return whether the history of the server contains the delivered changes; require a list otherwise.
 
         A server that was restored from a backup may be past the present position again. So the object that changed
-        last is compared, too.
+        last is compared, too. The answer to a deletion has no revision: nothing compares it with the history.
         """
         delivery, scope = self._delivery, self._scope
+        if delivery.misses_deletion:
+            delivery.resume_at = ""
+            return False
         last, reached = delivery.changed_last, delivery.reached
         key = last.key if last is not None else None
         present, found = await read_present(

@@ -65,7 +65,7 @@ class Delivery:
 
     `resume_at` is the resourceVersion from which a watch resumes, empty before a complete list; `revision` is the
     same as a number. `is_tainted` is True after an object that could not be read, until the next list. `is_stalled` is
-    True between an error and the recovery from it.
+    True between an error and the recovery from it, `is_interrupted` from an early end of the watch to the next one.
     """
 
     def __init__(self, handler: EventHandler, *, limiter: KindLimiter, check_room: Callable[[], None]) -> None:
@@ -75,7 +75,7 @@ class Delivery:
         self.resume_at = ""
         self.revision = 0
         self.is_tainted = False
-        self.is_stalled = False
+        self.is_stalled = self.is_interrupted = False
         self._delivered: LastChange | None = None
 
     @property
@@ -92,6 +92,11 @@ class Delivery:
     def request_list(self) -> int:
         """Note that a list is requested; return the revision that it has at least, unless it shows another history."""
         return max(self.reached, self._handler.on_list_request())
+
+    @property
+    def misses_deletion(self) -> bool:
+        """Return whether no event has shown a deletion yet that the server has answered."""
+        return self._handler.misses_deletion
 
     @property
     def reached(self) -> int:
@@ -164,8 +169,15 @@ class Delivery:
         self.is_tainted = True
         self.stall(ProtocolError(message))
 
+    def interrupt(self) -> None:
+        """Report that a watch has ended before its time, once until the next one begins."""
+        if not self.is_interrupted:
+            self.is_interrupted = True
+            self._handler.on_interrupted()
+
     def resume(self) -> None:
         """Recover from an error, when a stream begins that goes on from a complete list."""
+        self.is_interrupted = False
         if self.resume_at and not self.is_tainted:
             self.recover()
 
@@ -237,6 +249,10 @@ class StreamHandler(Protocol):
     def newest(self) -> int:
         """Return the highest revision of the objects that are known from any stream, or write; 0 without any."""
 
+    @property
+    def misses_deletion(self) -> bool:
+        """Return whether no event has shown a deletion yet that the server has answered."""
+
     def on_object(self, stream: SelectionStream, obj: PartialObject) -> None:
         """Take an object's present state."""
 
@@ -254,6 +270,9 @@ class StreamHandler(Protocol):
 
     def on_stream_changed(self, stream: SelectionStream) -> None:
         """Note that the stream's error changed."""
+
+    def on_stream_interrupted(self, stream: SelectionStream) -> None:
+        """Note that the stream's server may have another history when it answers again."""
 
     def on_stream_reset(self, stream: SelectionStream) -> None:
         """Note that the stream's objects may be out of date, and that its next list replaces them."""
@@ -285,6 +304,11 @@ class SelectionStream(EventHandler):
         self.doubted_after: float = math.inf
         self._written: LastChange | None = None
         self._cache = cache
+
+    @property
+    def misses_deletion(self) -> bool:
+        """Return whether no event has shown a deletion yet that the server has answered."""
+        return self._cache.misses_deletion
 
     @property
     def written_last(self) -> LastChange | None:
@@ -341,6 +365,10 @@ class SelectionStream(EventHandler):
         """Note why the stream is not current."""
         self.error = error.without_traceback()
         self._cache.on_stream_changed(self)
+
+    def on_interrupted(self) -> None:
+        """Note that the server may have another history when it answers again."""
+        self._cache.on_stream_interrupted(self)
 
     def on_reset(self) -> None:
         """Note that the objects may be out of date: the next events replace them, also with older revisions."""

@@ -162,7 +162,8 @@ def test_an_own_cluster_that_went_while_no_daemon_ran_is_made_again(shown: str, 
     simulate(scenario, n=3)
 
 
-def test_a_member_that_shows_a_forged_cluster_is_outvoted_and_gets_no_secret() -> None:
+@pytest.mark.parametrize("is_carried", [False, True], ids=["", "beside credentials that a person carried here"])
+def test_a_member_that_shows_a_forged_cluster_is_outvoted_and_gets_no_secret(is_carried: bool) -> None:
     """O2: members show how a Cluster was; its ID and its Secret are this cluster's own."""
 
     async def scenario(group: SimGroup) -> None:
@@ -176,6 +177,10 @@ def test_a_member_that_shows_a_forged_cluster_is_outvoted_and_gets_no_secret() -
         a.replace({**forged, "spec": spec})
         was = shape(b)
         b.delete("Cluster", "b")
+        if is_carried:
+            theirs = group["c"].get("Secret", "c", namespace=NAMESPACE)
+            info = {"name": "c-fresh", "namespace": NAMESPACE}
+            b.create({"kind": "Secret", "metadata": info, "type": theirs["type"], "data": theirs["data"]})
         b.start()
         await asyncio.sleep(30.0)
         assert shape(b)[2]["authInfo"] == was[2]["authInfo"]

@@ -83,7 +83,7 @@ def test_copies_made_since_the_backup_are_made_again_though_their_events_were_la
 
 
 @pytest.mark.clause("R4")
-@pytest.mark.parametrize("verb", ["made", "edited", "status"])
+@pytest.mark.parametrize("verb", ["made", "edited", "status", "deleted"])
 @pytest.mark.parametrize("bump", BUMPS)
 def test_a_write_that_the_restore_undid_before_its_event_came_is_done_again(bump: int, verb: str) -> None:
     """The watch is where the backup was, so that only the answer to the write shows that history was lost."""
@@ -93,7 +93,7 @@ def test_a_write_that_the_restore_undid_before_its_event_came_is_done_again(bump
         here, owner = group["a"], group["b"]
         info = {"name": "one", "namespace": "default", "labels": LABELS}
         first, second = ({"kind": "Widget", "metadata": info, "spec": {"value": value}} for value in ("1", "2"))
-        here.create(rule("wishes", WIDGET, {"mutations": {"syncStatus": True}}))
+        here.create(rule("wishes", WIDGET, {"mutations": {"syncStatus": True}}, deletionPolicy="Delete"))
         owner.create({**first, "metadata": {**info, "name": "other"}})
         if verb != "made":
             owner.create(first)
@@ -102,16 +102,20 @@ def test_a_write_that_the_restore_undid_before_its_event_came_is_done_again(bump
         here.home.late_s = 60.0
         if verb == "status":
             owner.write_as("them", {**first, "status": {"phase": "Ready"}}, subresource="status")
+        elif verb == "deleted":
+            owner.delete("Widget", "one", namespace="default")
         else:
             owner.apply(second)
         await asyncio.sleep(0.5)
-        wanted = here.get("Widget", "one", namespace="default")
+        wanted = here.find("Widget", "one", namespace="default")
         group.cut("a")
         here.server.store.restore(backup, bump=bump)
         here.home.late_s = 0.0
         await group.settle()
-        found = here.get("Widget", "one", namespace="default")
-        assert (found["spec"], found.get("status")) == (wanted["spec"], wanted.get("status"))
+        found = here.find("Widget", "one", namespace="default")
+        parts = ("spec", "status") if verb != "deleted" else ()
+        assert [(found or {}).get(part) for part in parts] == [(wanted or {}).get(part) for part in parts]
+        assert (found is None) == (wanted is None) == (verb == "deleted")
         assert here.condition("ResourceSyncRule", "wishes", "Synced")["status"] == "True"
 
     simulate(scenario, n=2)

@@ -322,6 +322,40 @@ def test_a_copy_that_was_made_before_the_definition_could_be_read_hides_no_delet
 
 
 @pytest.mark.clause("W3")
+@pytest.mark.parametrize("bump", [0, 1_000_000])
+@pytest.mark.parametrize("how", ["a daemon that does not know yet", "a backup tool"])
+def test_a_copy_that_came_after_a_restore_shows_no_deletion_of_a_rule_that_it_lost(how: str, bump: int) -> None:
+    """It names the rule as if that had been in the restored store. The next daemon knows nothing else."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b, c = group.members
+        before = a.server.store.backup()
+        a.create(delete_rule())
+        c.create(config_map("m", {"a": "1"}, labels={"sync": "yes"}))
+        await group.settle()
+        copied = a.get("ConfigMap", "m", namespace="default")
+        if how != "a backup tool":
+            c.create(config_map("late", {"a": "1"}, labels={"sync": "yes"}))
+        group.cut("a")
+        a.server.store.restore(before, bump=bump)
+        if how == "a backup tool":
+            kept = {part: copied["metadata"][part] for part in ("name", "namespace", "labels", "annotations")}
+            a.create({"kind": "ConfigMap", "metadata": kept, "data": copied["data"]})
+        await asyncio.sleep(0.5)
+        a.kill()
+        a.start()
+        await asyncio.sleep(120.0)
+        assert recorded(a) == set()
+        assert copies(b) == (1 if how == "a backup tool" else 2)
+        found = missing(b, "a")
+        assert found is not None
+        assert "ResourceSyncRules r are missing" in found["message"]
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("W3")
 @pytest.mark.parametrize("restarts", [False, True], ids=["up", "restarted"])
 def test_a_rule_that_a_restored_etcd_does_not_know_is_missing_and_no_copy_goes(restarts: bool) -> None:
     async def scenario(group: SimGroup) -> None:

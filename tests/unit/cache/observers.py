@@ -20,7 +20,7 @@ class Observer:
         known = {
             "on_claims_changed", "on_source_synced",
             "on_copy_changed", "on_copy_made", "on_copy_gone",
-            "on_local_synced", "on_local_listing", "on_local_status_changed",
+            "on_local_synced", "on_local_uncertain", "on_local_status_changed",
         }  # fmt: skip
         assert methods.keys() <= known, methods
         for name in known:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
+from registry_controller.api.provenance import Provenance, encode
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.copy_record import HERE
 from registry_controller.cache.local_cache import LocalCache, PlaceChange
-from registry_controller.cache.write_results import InSync, Rendered, StatusStored, Stored, Unchanged
+from registry_controller.cache.write_results import Deleted, InSync, Rendered, StatusStored, Stored, Unchanged
 from registry_controller.core.decision.marks import Marks
 from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.watch.body_cache import BodyCache, BodyKey
@@ -55,7 +57,7 @@ class World:
             observer=Observer(
                 on_copy_changed=lambda target, _: self.changed.append(target),
                 on_local_synced=lambda _, place: self.complete.append(place),
-                on_local_listing=self._begin_list,
+                on_local_uncertain=self._begin_list,
                 on_local_status_changed=self._stand,
             ),
         )
@@ -271,6 +273,69 @@ def test_a_stored_write_is_no_news_when_its_event_comes() -> None:
     assert (record.desired, record.baseline, record.verified, record.is_plain) == (b"desired", b"baseline", 12, True)
     world.cache.streams[X].on_object(obj(revision=12))
     assert (world.cache.records[KEY], world.changed) == (record, [])
+
+
+def test_an_object_that_a_list_has_after_our_deletion_was_answered_is_news() -> None:
+    """R4: the restore of an etcd may have undone the deletion before its event came; the object is as it was."""
+    world = World(X)
+    world.list(X, obj())
+    world.changed.clear()
+    world.cache.record_write(KEY, Deleted("u-another"))
+    assert not world.cache.misses_deletion
+    world.cache.record_write(KEY, Deleted("u-one"))
+    assert world.cache.misses_deletion
+    world.list(X, obj())
+    assert [target.name for target in world.changed] == [KEY.name]
+    assert not world.cache.misses_deletion
+    world.cache.record_write(KEY, Deleted("u-one"))
+    world.cache.streams[X].on_delete(KEY, obj(revision=12))
+    assert not world.cache.misses_deletion
+
+
+def test_an_interruption_makes_uncertain_what_is_known() -> None:
+    """W3: rules may be lost with a restored etcd before the list of copies begins."""
+    world = World(X)
+    world.cache.streams[X].on_interrupted()
+    assert world.listing == 0
+    world.list(X)
+    world.cache.streams[X].on_interrupted()
+    assert world.listing == 1
+
+
+OURS = {"manager": meta.FIELD_MANAGER, "operation": "Update", "time": "2026-01-02T00:00:00Z"}
+WROTE = {"fieldsV1": {"f:metadata": {"f:annotations": {f"f:{meta.PROVENANCE}": {}}}}}
+
+
+@pytest.mark.clause("W3")
+@pytest.mark.parametrize(
+    ("entries", "shows_rule"),
+    [
+        ([{**OURS, **WROTE}], True),
+        ([{**OURS, **WROTE, "manager": "velero"}], False),
+        ([{**OURS, **WROTE, "time": "2026-01-01T00:00:00Z"}], False),
+        ([{**OURS, "fieldsV1": {"f:data": {}}}, {**OURS, **WROTE, "manager": "kubectl"}], False),
+        ([{**OURS, **WROTE, "subresource": "status"}], False),
+        ([], False),
+    ],
+    ids=["ours", "another's", "from before it was created", "another field", "a status", "unknown"],
+)
+def test_a_copy_shows_its_rule_only_where_a_daemon_wrote_it(entries: list[dict[str, Any]], shows_rule: bool) -> None:
+    """A backup brings back a copy with its annotations, and maybe with the record of who wrote them."""
+    source = GVK("", "v1", "ConfigMap")
+    provenance = Provenance(
+        owner=OWNER, rule="r", rule_owner=LOCAL, policy="Delete", source=source, key=KEY, uid="u", created="",
+        revision=1, copy=Target("", "ConfigMap", *KEY), rule_uid="rule", rule_definition="definition",
+    )  # fmt: skip
+    info = {
+        "name": KEY.name, "namespace": KEY.namespace, "uid": "u-one", "resourceVersion": "5",
+        "creationTimestamp": "2026-01-02T00:00:00Z", "managedFields": entries,
+        "annotations": {meta.OWNER: OWNER, meta.PROVENANCE: encode(provenance)},
+    }  # fmt: skip
+    world = World(X)
+    world.list(X, decode_object(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": info}).encode()))
+    record = world.cache.records[KEY]
+    assert record.shows_rule is shows_rule
+    assert record.group(MAP).rule_definition == ("definition" if shows_rule else "")
 
 
 def test_a_comparison_without_a_write_counts_for_the_object_that_was_compared() -> None:

@@ -61,7 +61,7 @@ class World:
             bodies=BodyCache(),
             offers=no_offers(),
             local=LOCAL,
-            observer=Observer(on_local_listing=self._stand, on_local_status_changed=self._stand),
+            observer=Observer(on_local_uncertain=self._stand, on_local_status_changed=self._stand),
         )
         any_server: Any = server
         self.finder = OrphanFinder(

@@ -139,11 +139,19 @@ class Diary(EventHandler):
         self.troubles: list[errors.RegistryError] = []
         self.writes: list[LastChange] = []
         self.written: LastChange | None = None
-        self.newest = 0
+        self.newest = self.interruptions = 0
+        self.has_deleted = False
 
     @property
     def written_last(self) -> LastChange | None:
         return self.written
+
+    @property
+    def misses_deletion(self) -> bool:
+        return self.has_deleted
+
+    def on_interrupted(self) -> None:
+        self.interruptions += 1
 
     def on_list_request(self) -> int:
         return self.newest
@@ -682,6 +690,25 @@ async def test_p6_a_server_that_has_a_write_whose_event_never_came_is_resumed() 
     follower.diary.writes = [LastChange(ObjectKey("n", "c"), 12)]
     await follower.hears("+a@3", "+b@4", "complete", "+c@12")
     assert follower.server.asked[-1]["resourceVersion"] == "9"
+
+
+async def test_r4_a_server_that_has_not_shown_a_deletion_is_listed() -> None:
+    """Its answer to the deletion has no revision that its history could be compared with."""
+    anew = [line("ADDED", obj("a", 3)), line("ADDED", obj("b", 4)), bookmark(9, ends=True), FOREVER]
+    follower = Follower(Server(streams=[list(INITIAL), anew], revisions=[9]))
+    follower.diary.has_deleted = True
+    await follower.hears("+a@3", "+b@4", "complete", "+a@3", "+b@4", "complete")
+    assert not follower.server.asked[-1].get("resourceVersion")
+
+
+async def test_an_early_end_is_reported_once_until_the_watch_goes_on() -> None:
+    """W3: until then the server may be in another state when it answers again."""
+    again = [line("MODIFIED", obj("a", 10)), FOREVER]
+    follower = Follower(
+        Server(streams=[list(INITIAL), errors.Unreachable("away"), errors.Unreachable("away"), again], revisions=[9])
+    )
+    await follower.until(lambda: "+a@10" in follower.diary.lines)
+    assert follower.diary.interruptions == 1
 
 
 async def test_p6_what_was_deleted_and_created_again_is_of_the_same_history() -> None:
