@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -107,6 +108,8 @@ class _Managed(msgspec.Struct, gc=False):
     metadata: _ManagedMeta
 
 
+_ADMISSION: Final = timedelta(seconds=60)
+"""An API server sets the time in managedFields before it calls the webhooks, and the creationTimestamp after that."""
 _MANAGED: Final = msgspec.json.Decoder(_Managed)
 _WEIGHED: Final = msgspec.json.Decoder(_SizedMeta)
 _OUTSIDE: Final = msgspec.json.Decoder(_Outside)
@@ -166,13 +169,15 @@ def has_written(manager: str, annotation: str, *, of: PartialObject) -> bool:
     """
     try:
         entries = _MANAGED.decode(of.raw).metadata.entries
-    except msgspec.DecodeError:
+        created = datetime.fromisoformat(of.created)
+        return any(
+            datetime.fromisoformat(entry.time) >= created - _ADMISSION
+            for entry in entries
+            if entry.manager == manager and not entry.subresource
+            if f"f:{annotation}" in entry.fields.metadata.annotations
+        )
+    except (msgspec.DecodeError, ValueError, TypeError):
         return False
-    return any(
-        entry.manager == manager and not entry.subresource and entry.time >= of.created
-        for entry in entries
-        if f"f:{annotation}" in entry.fields.metadata.annotations
-    )
 
 
 def _is_of_kind(found: _Object, kind: GVK) -> bool:

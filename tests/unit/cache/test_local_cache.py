@@ -314,10 +314,12 @@ WROTE = {"fieldsV1": {"f:metadata": {"f:annotations": {f"f:{meta.PROVENANCE}": {
         ([{**OURS, **WROTE, "manager": "velero"}], False),
         ([{**OURS, **WROTE, "time": "2026-01-01T00:00:00Z"}], False),
         ([{**OURS, "fieldsV1": {"f:data": {}}}, {**OURS, **WROTE, "manager": "kubectl"}], False),
+        ([{**OURS, **WROTE, "time": "2026-01-01T23:59:30Z"}], True),
+        ([{**OURS, **WROTE, "time": "yesterday"}], False),
         ([{**OURS, **WROTE, "subresource": "status"}], False),
         ([], False),
     ],
-    ids=["ours", "another's", "from before it was created", "another field", "a status", "unknown"],
+    ids=["ours", "another's", "earlier", "another field", "before webhooks", "no time", "a status", "unknown"],
 )
 def test_a_copy_shows_its_rule_only_where_a_daemon_wrote_it(entries: list[dict[str, Any]], shows_rule: bool) -> None:
     """A backup brings back a copy with its annotations, and maybe with the record of who wrote them."""
