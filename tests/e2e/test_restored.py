@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from registry_controller.api.names import DELETED_RULES_OBJECT
 from tests.chaos import etcd
 from tests.e2e.group import CONFIG_MAP, Member, config_map, eventually, rule, steadily
 
@@ -63,6 +64,7 @@ def test_a_daemon_follows_its_restored_etcd_without_a_restart(members: list[Memb
         second.apply(config_map(name, {"value": "1"}, labels={"sync": "lost"}))
     eventually(lambda: _data(first, "one") == "2" and all(_data(first, name) == "1" for name in MANY))
     uids = eventually(lambda: len(found := _uids(third)) == len(MANY) and found)
+    copied = first.get("configmap", MANY[0])
     daemon = first.daemon.pid
     _restore(first)
     assert _data(first, "one") in ("1", "2")
@@ -78,3 +80,13 @@ def test_a_daemon_follows_its_restored_etcd_without_a_restart(members: list[Memb
     second.apply(config_map(MANY[0], {"value": "2"}, labels={"sync": "lost"}))
     eventually(lambda: _data(third, MANY[0]) == "2", what="the copies of the lost rule are kept up to date")
     assert _uids(third) == uids
+
+    # A backup tool brings back a copy that names the lost rule, as if that had been in this etcd.
+    first.daemon.stop(grace_s=60)
+    first.kubectl("delete", "configmap", MANY[0], "--ignore-not-found")
+    kept = {part: copied["metadata"][part] for part in ("name", "namespace", "labels", "annotations")}
+    first.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": kept, "data": copied["data"]})
+    first.daemon.start()
+    missing = eventually(lambda: first.condition("cluster", first.name, "RulesMissing"), what="it is missing here, too")
+    assert "ResourceSyncRules lost are missing" in missing["message"]
+    steadily(lambda: _uids(third) == uids and not first.find("clusterfeature", DELETED_RULES_OBJECT))
