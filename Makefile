@@ -6,6 +6,8 @@ PYTHON := .venv/bin/python
 
 # The order of sets is random in each process unless this is fixed: then a simulated group plays the same way again.
 export PYTHONHASHSEED ?= 0
+# The tests start hundreds of daemons: without bytecode in the checkout, each of them compiles all modules.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help test test-pods check fix demo lock venv controlplanes
 help: ## list the targets
