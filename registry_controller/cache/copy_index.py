@@ -18,8 +18,11 @@ _Source = tuple[ClusterUID, str, str, ObjectKey]
 class Offers(Protocol):
     """The objects that peers offer."""
 
-    def is_offered(self, target: Target, *, owner: ClusterUID, kind: GVK, key: ObjectKey) -> bool:
-        """Return whether the owner has its own object, from which a rule that may write the target makes it."""
+    def is_offered(self, target: Target, *, owner: ClusterUID, kind: GVK, key: ObjectKey, rule: str) -> bool:
+        """Return whether the owner has its own object, from which a rule that may write the target makes it.
+
+        That is a rule of the name `rule`, or any rule where this is empty.
+        """
 
     def first_rule(self, owner: ClusterUID, kind: GVK) -> str:
         """Return the first rule that reads a kind from an owner; empty without one."""
@@ -110,7 +113,7 @@ class CopyIndex:
         return record.source[0] if record is not None and record.source is not None else None
 
     def awaiting_proof(self) -> Iterator[tuple[LocalCache, ObjectKey, CopyRecord]]:
-        """List the copies that complete lists affect: their owner does not offer their source."""
+        """List the copies that complete lists affect: their owner does not offer their source to their rule."""
         for target in list(self._awaiting):
             cache, record = self.find(target)
             if cache is not None and record is not None:
@@ -172,7 +175,8 @@ class CopyIndex:
             return False  # it is no copy
         if record.natural not in (None, owner):
             return True
-        return not self._offers.is_offered(target, owner=owner, kind=kind, key=key)
+        rule = record.marks.provenance.rule if record.marks.provenance is not None else ""
+        return not self._offers.is_offered(target, owner=owner, kind=kind, key=key, rule=rule)
 
 
 def _moved_from(target: Target, record: CopyRecord) -> _Source | None:

@@ -156,11 +156,14 @@ class SourceIndex:
         """Count the objects that claim a target of another kind, or in another place, than they are."""
         return len(self._renamed.get(target, ()))
 
-    def is_offered(self, target: Target, *, owner: ClusterUID, kind: GVK, key: ObjectKey) -> bool:
-        """Return whether the owner has its own object, from which a rule that may write the target makes it."""
+    def is_offered(self, target: Target, *, owner: ClusterUID, kind: GVK, key: ObjectKey, rule: str) -> bool:
+        """Return whether the owner has its own object, from which a rule that may write the target makes it.
+
+        That is a rule of the name `rule`, or any rule where this is empty.
+        """
         found = (cache.records.get(key) for cache in self.caches_of_kind(owner, kind))
         return any(
-            hit.barrier is None and hit.target(key) == target
+            hit.barrier is None and rule in ("", hit.rule) and hit.target(key) == target
             for record in found
             if record is not None and not record.deleting and record.marks.owner in (None, owner)
             for hit in record.hits

@@ -144,45 +144,49 @@ class Collection:
             return False
         answer = await ask_member(self._connection(), found.mark.owner)
         if answer.existence is Existence.THERE:
-            self._settle(target)
+            self._settle(target, mark=found.mark)
         elif answer.existence is Existence.UNKNOWN:
             self._keep(target, answer.reason)
         return answer.existence is Existence.GONE
 
     async def _delete(self, target: Target) -> None:
         """Delete an object whose owner is gone, unless it, or its mark, has changed meanwhile."""
-        try:
-            obj, mark = await self._read(target)
-            if obj is not None and mark is not None:
-                self._going.add(target)
-                await self._access.delete(obj, propagation=mark.propagation)
-                log.info("owned object deleted", target=target, owner=mark.owner.target, cluster=self._cluster)
-        except RegistryError as error:
+
+        async def delete(obj: Object, mark: OwnerMark) -> None:
+            self._going.add(target)
+            await self._access.delete(obj, propagation=mark.propagation)
+            log.info("owned object deleted", target=target, owner=mark.owner.target, cluster=self._cluster)
+
+        if not await self._change(target, delete):
             self._going.discard(target)
-            self._keep(target, str(error))
-        else:
-            self._settle(target)
 
     async def _release(self, target: Target) -> None:
         """Remove the mark of an object whose owner is gone, and keep the object."""
+
+        async def release(obj: Object, mark: OwnerMark) -> None:
+            await self._access.patch(obj, {"annotations": {meta.GROUP_OWNER: None}})
+            log.info("owned object released", target=target, owner=mark.owner.target, cluster=self._cluster)
+
+        await self._change(target, release)
+
+    async def _change(self, target: Target, change: Callable[[Object, OwnerMark], Awaitable[None]]) -> bool:
+        """Change an object in the state in which its mark is still the known one; return whether that succeeded.
+
+        The owner in another mark is to be asked about.
+        """
+        found = self._owned.get(target)
         try:
-            obj, mark = await self._read(target)
-            if obj is not None and mark is not None:
-                await self._access.patch(obj, {"annotations": {meta.GROUP_OWNER: None}})
-                log.info("owned object released", target=target, owner=mark.owner.target, cluster=self._cluster)
+            obj = await self._access.read_again(found.kind, target.key, uid=found.uid) if found is not None else None
+            now = self._owned.read(obj) if obj is not None else None
+            if obj is not None and (now is None or found is None or now.mark != found.mark):
+                return False
+            if obj is not None and now is not None:
+                await change(obj, now.mark)
         except RegistryError as error:
             self._keep(target, str(error))
-        else:
-            self._settle(target)
-
-    async def _read(self, target: Target) -> tuple[Object | None, OwnerMark | None]:
-        """Read an object again; no mark where that has changed."""
-        found = self._owned.get(target)
-        if found is None:
-            return None, None
-        obj = await self._access.read_again(found.kind, target.key, uid=found.uid)
-        now = self._owned.read(obj) if obj is not None else None
-        return obj, now.mark if now is not None and now.mark == found.mark else None
+            return False
+        self._settle(target, mark=found.mark if found is not None else None)
+        return True
 
     def _is_orphan(self, target: Target) -> bool:
         found = self._owned.get(target)
@@ -193,7 +197,11 @@ class Collection:
             self._kept[target] = reason
             log.debug("owned object kept", target=target, reason=reason)
 
-    def _settle(self, target: Target) -> None:
+    def _settle(self, target: Target, *, mark: OwnerMark | None = None) -> None:
+        """Note that nothing is to be done about an object; with `mark`, unless it has another one by now."""
+        found = self._owned.get(target)
+        if mark is not None and found is not None and found.mark != mark:
+            return
         self._asks.discard(target)
         self._kept.pop(target, None)
 

@@ -6,15 +6,17 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject, NotServed
+from registry_controller.api.meta import Target
 from registry_controller.group import Conflict, Forbidden, Group, Key, RegistryError
 from registry_controller.group.dialers import Context, ContextDialer
-from registry_controller.group.ownership import Propagation
+from registry_controller.group.ownership import Propagation, encode_mark, read_mark
 from registry_controller.kube.connect import READING, Reader
 from tests.sim.cluster.group import SimGroup, config_map, simulate
 from tests.sim.cluster.operator import operator_at
@@ -202,6 +204,41 @@ def test_a_member_that_has_left_or_is_not_known_keeps_what_it_owns() -> None:
         async with maker_at(group, "a"):
             await asyncio.sleep(60.0)
             assert made(group) == {"x"}
+
+    simulate(scenario, n=2)
+
+
+def test_a_mark_that_changes_while_its_owner_is_asked_about_is_not_forgotten() -> None:
+    """The event of the change may come before the answer that shows it."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, names = group["a"], numbered(30)
+        server, changed = here.server, set[str]()
+        answer = server.answer
+
+        def change(method: str, path: str, body: bytes | None, **options: Any) -> Answer:
+            name = path.partition("?")[0].rpartition("/configmaps/")[2]
+            if method == "GET" and name in names and name not in changed:
+                changed.add(name)
+                found = here.get("ConfigMap", name, namespace="default")
+                target = Target("", "ConfigMap", "default", name)
+                mark = read_mark(found["metadata"]["annotations"], of=target, cluster=here.id)
+                assert mark is not None
+                text = encode_mark(replace(mark, propagation="Foreground"), of=target, cluster=here.id)
+                annotations = {**found["metadata"]["annotations"], meta.GROUP_OWNER: text}
+                here.replace({**found, "metadata": {**found["metadata"], "annotations": annotations}})
+            return answer(method, path, body, **options)
+
+        make_widgets(group, names)
+        async with maker_at(group, "a"):
+            await asyncio.sleep(10.0)
+            assert made(group) == set(names)
+            server.answer = change  # type: ignore[method-assign]
+            delete_widgets(group, names)
+            await asyncio.sleep(100.0)
+            assert changed == set(names)
+            assert made(group) == set()
 
     simulate(scenario, n=2)
 

@@ -124,8 +124,8 @@ class _Offered:
         self.targets = set(targets)
         self.asked: list[Target] = []
 
-    def is_offered(self, target: Target, *, owner: ClusterUID, kind: GVK, key: ObjectKey) -> bool:
-        assert (owner, kind, key) == (OWNER, MAP, SOURCE)
+    def is_offered(self, target: Target, *, owner: ClusterUID, kind: GVK, key: ObjectKey, rule: str) -> bool:
+        assert (owner, kind, key, rule) == (OWNER, MAP, SOURCE, "rule")
         self.asked.append(target)
         return target in self.targets
 

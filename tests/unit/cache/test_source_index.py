@@ -85,10 +85,13 @@ def test_an_owner_offers_its_own_living_object_by_a_rule_that_may() -> None:
     objects = (obj("x"), obj("goes", deleting=True), obj("copy", owner="somebody"), obj("own", owner="b"))
     opened(sources, B, rule("plain"), objects=objects)
 
-    def offered(name: str, *, at: str = "", owner: ClusterUID = B) -> bool:
+    def offered(name: str, *, at: str = "", owner: ClusterUID = B, by: str = "") -> bool:
         target = Target("", "ConfigMap", "ns", at or name)
-        return sources.is_offered(target, owner=owner, kind=MAP._replace(version="v9"), key=ObjectKey("ns", name))
+        kind = MAP._replace(version="v9")
+        return sources.is_offered(target, owner=owner, kind=kind, key=ObjectKey("ns", name), rule=by)
 
     assert [offered(name) for name in ("x", "goes", "copy", "own", "none")] == [True, False, False, True, False]
     assert not offered("x", at="y")
     assert not offered("x", owner=C)
+    assert offered("x", by="plain")
+    assert not offered("x", by="another")
