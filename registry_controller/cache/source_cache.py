@@ -378,7 +378,7 @@ class SourceCache:
         return RuleChange(opened, tuple(stream.selection for stream in closed), self._watches.plan_lists()), dropped
 
     def _hand_over(self, streams: Collection[SelectionStream]) -> None:
-        """Move the objects of these streams to the remaining ones; drop objects without one, except outdated hits."""
+        """Move the objects of these streams to the remaining ones; of others, keep the hits that are outdated alone."""
         bits = sum(stream.bit for stream in streams)
         for stream in streams:
             self._expected.drop_stream(stream)
@@ -389,8 +389,9 @@ class SourceCache:
             for heir in self._heirs(key, record):
                 self._objects.set_streams(key, record, record.streams | heir.bit)
                 self._expected.expect(heir, key, record.revision)
-            if not record.streams and not any(self.is_outdated(record, hit) for hit in record.hits):
-                self._objects.forget(key, record)
+            if not record.streams:
+                outdated = {hit.rule for hit in record.hits if self.is_outdated(record, hit)}
+                self._objects.keep_rules(key, record, outdated)
 
     def _heirs(self, key: ObjectKey, record: SourceRecord) -> Iterator[SelectionStream]:
         """Find the streams that will name an object, because a rule that hits it asks for them."""

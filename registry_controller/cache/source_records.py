@@ -285,6 +285,16 @@ class SourceRecords:
         if unclear != record.unclear:
             self._observer.on_claims_changed((), self._peer, (self._kind, key))
 
+    def keep_rules(self, key: ObjectKey, record: SourceRecord, rules: Collection[str]) -> None:
+        """Keep the hits of these rules alone on an object that no stream has, and report the other targets."""
+        if not rules:
+            self.forget(key, record)
+            return
+        gone = [hit for hit in record.hits if hit.rule not in rules]
+        self._lose_rules(key, record, {*record.unclear.difference(rules), *(hit.rule for hit in gone)})
+        targets = dict.fromkeys(hit.target(key) for hit in gone)
+        self._observer.on_claims_changed(targets, self._peer, (self._kind, key))
+
     def forget(self, key: ObjectKey, record: SourceRecord, *, deleted_at: int = 0) -> None:
         """Drop a record, and report its targets; with the revision of a deletion, that is on record."""
         self._evaluator.release(key, record.hits)

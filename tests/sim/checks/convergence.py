@@ -116,13 +116,16 @@ class _End(NamedTuple):
         return "O5", f"is missing: {willing[0].owner} offers it by rule {willing[0].rule.name}"
 
     def _keeps_name(self) -> bool:
-        """Say whether a rule of this very cluster had the name, and is said to be missing without a trace."""
+        """Say whether a rule of this very cluster had the name, and is said to be missing without a trace.
+
+        Another rule may have had it since: a daemon that has just started does not know yet what is missing.
+        """
         world, name = self.oracle.world, self.place.key.name
-        last = next(world.formerly(self.cluster, self.place.kind, self.place.key), None)
+        states = world.formerly(self.cluster, self.place.kind, self.place.key)
         own = world.all(self.cluster, "Cluster").get(ObjectKey("", self.cluster)) or {}
         conditions = (own.get("status") or {}).get("conditions") or ()
         said = [found["message"] for found in conditions if found["type"] == "RulesMissing"]
-        is_own = last is not None and marks_of(last).owner in ("", world.id_of(self.cluster))
+        is_own = any(marks_of(state).owner in ("", world.id_of(self.cluster)) for state in states)
         return is_own and any(name in text for text in said)
 
     def _was_made_of(self, source: Manifest) -> bool:

@@ -181,6 +181,19 @@ def test_a_rule_that_changes_keeps_its_hits_until_its_selection_was_listed_again
     assert world.changed == [at("gone"), at("one")]
 
 
+def test_an_object_that_a_wider_watch_does_not_have_goes_with_the_hits_of_all_rules() -> None:
+    """The edited rule did not see it again, and the other one, which shared its narrow watch, will not either."""
+    world = World(rule("a", labelled("a")), rule("edited", labelled("a")))
+    world.list(A, obj("one", labels="a"), obj("gone", labels="a"))
+    world.set_rules(rule("a", labelled("a")), rule("edited", {}))
+    assert world.hits("gone") == ["a", "edited"]
+    world.list(EVERYTHING, obj("one", labels="a"), revision=12)
+    assert list(world.cache.streams) == [EVERYTHING]
+    assert list(world.cache.records) == [ObjectKey("ns", "one")]
+    assert at("gone") in world.changed
+    assert world.hits("one") == ["a", "edited"]
+
+
 def test_what_an_edited_rule_no_longer_selects_goes_once_when_the_new_list_is_complete() -> None:
     world = World(rule("a", labelled("a")))
     world.list(A, obj("one", labels="a"))
