@@ -378,7 +378,7 @@ class SourceCache:
         return RuleChange(opened, tuple(stream.selection for stream in closed), self._watches.plan_lists()), dropped
 
     def _hand_over(self, streams: Collection[SelectionStream]) -> None:
-        """Move the objects of these streams to the remaining ones; without one, only outdated hits of an object stay."""
+        """Move the objects of these streams to the remaining ones; without one, only outdated hits stay."""
         bits = sum(stream.bit for stream in streams)
         for stream in streams:
             self._expected.drop_stream(stream)
