@@ -113,10 +113,14 @@ def find_clones(answered: Mapping[str, frozenset[str] | None], *, were: Set[str]
 
 @dataclass(slots=True)
 class _Probe:
-    """The probed Clusters of one ID, by their uids, and the answers of the last round."""
+    """The probed Clusters of one ID, by their uids, and the answers of the last round.
+
+    `is_compared` means that a round with these Clusters has ended.
+    """
 
     wanted: Mapping[str, Credentials]
     answers: Answers = field(default_factory=dict)
+    is_compared: bool = False
     is_changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[NoReturn] | None = None
 
@@ -134,6 +138,11 @@ class CloneDetector:
         """The answers of the last round; Clusters without an answer are missing."""
         return {cluster_id: probe.answers for cluster_id, probe in self._probes.items()}
 
+    @property
+    def uncompared(self) -> frozenset[ClusterUID]:
+        """The IDs whose Clusters were not all asked yet: they may lead to clones."""
+        return frozenset(uid for uid, probe in self._probes.items() if not probe.is_compared)
+
     def set_probes(self, scope: asyncio.TaskGroup, wanted: CloneProbes) -> None:
         """Probe exactly these Clusters."""
         for cluster_id in [uid for uid in self._probes if uid not in wanted]:
@@ -150,6 +159,7 @@ class CloneDetector:
                     uid: names for uid, names in probe.answers.items() if _is_same(uid, probe.wanted, found)
                 }
                 probe.wanted = found
+                probe.is_compared = False
                 probe.is_changed.set()
 
     async def _run(self, cluster_id: ClusterUID, probe: _Probe) -> NoReturn:
@@ -161,7 +171,9 @@ class CloneDetector:
                 await asyncio.sleep(_AGAIN_S)
                 found = await self._ask_all(cluster_id, wanted)
             found = {uid: names for uid, names in found.items() if _is_same(uid, wanted, probe.wanted)}
-            if found != probe.answers:
+            is_first = probe.wanted is wanted and not probe.is_compared
+            probe.is_compared = probe.is_compared or is_first
+            if found != probe.answers or is_first:
                 probe.answers = found
                 self._changed()
             await asyncio.sleep(_AGAIN_S)

@@ -323,7 +323,8 @@ class ClusterProvider:
         known = {stored.cluster.cluster_id for stored in self._registry.clusters.values() if stored.cluster}
         known |= self._grace.members  # their Clusters may be restored
         alive = frozenset(uid for uid, peer in self.peers.items() if peer.is_alive)
-        self.liveness = Liveness(frozenset(known), alive, frozenset(self._clone_state.clones))
+        contested = self._clones.uncompared.union(self._clone_state.clones)
+        self.liveness = Liveness(frozenset(known), alive, contested)
 
     def _planned_part(self, plural: str, name: str) -> object:
         """Return the fields of an object of our kinds that plans and their observers read; None when it is gone."""

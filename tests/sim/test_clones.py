@@ -16,6 +16,9 @@ from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, hand_over,
 from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.cluster.transport import Fault
 from tests.sim.schedule.leaving import declare, held, stones
+from tests.sim.schedule.play import play
+from tests.sim.schedule.schedule import Schedule
+from tests.sim.schedule.stage import Step
 from tests.sim.test_dishonest_members import with_token
 
 ID = "0c10ed00-0000-4000-8000-000000000000"
@@ -376,3 +379,17 @@ def test_a_name_that_a_cluster_gives_up_makes_no_clone_of_it(revoked: bool) -> N
         assert a.find("Cluster", "second") is None
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.clause("O5")
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_is_deleted_before_it_is_known_that_two_clusters_of_one_id_lead_to_clones(seed: int) -> None:
+    """The clone is read first, because the member's own Cluster was missing; it does not have that Cluster."""
+    steps = (
+        Step(0.0, "forgets member", "b", ("a", None)),
+        Step(0.01, "meets a clone", "b", ("a", 2.0)),
+        Step(5.0, "puts", "a", (("ConfigMap", "default", "x"), "1", "sync")),
+    )
+    outcome = play(Schedule(seed=seed, count=3, joined=True, steps=steps))
+    assert outcome.tally.faults["meets a clone"]
+    assert not outcome.broken
