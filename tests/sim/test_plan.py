@@ -416,8 +416,8 @@ def test_a_kind_that_is_not_served_is_named_whole_with_the_one_that_may_be_meant
         made["spec"]["groupVersionKind"] = asked
         found = await plan(group, "a", made)
         words = "correct the rule's groupVersionKind"
-        if "group" in asked:  # the core group has no definitions to install
-            words = f"install its CustomResourceDefinition, or {words}"
+        if asked["kind"] == "widgets":
+            words = f"{words}; did you mean `Widget`?"
         assert [*found.problems] == [
             f"here: {asked['kind']}: it is not served here in {named}; {words}",
             f"peer b: {asked['kind']}: it is not served there in {named}; {words}",

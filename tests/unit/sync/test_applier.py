@@ -85,7 +85,12 @@ class Bench:
             is_current=lambda key, record, hit: self.cache.records.get(key) is record and not self.is_outdated,
         )
         self.copy: Any = SimpleNamespace(
-            made_from=None, outranked_rules=("loser before",), lost=(), status_lost=(), remainder=NOTHING_REMAINS
+            shows_rule=True,
+            made_from=None,
+            outranked_rules=("loser before",),
+            lost=(),
+            status_lost=(),
+            remainder=NOTHING_REMAINS,
         )
         self.local: Any = SimpleNamespace(records={KEY: self.copy}, record_write=self._record_write, doubts=0)
         copies: Any = SimpleNamespace(find=lambda target: (self.local, self.copy if self.local else None))
@@ -224,6 +229,9 @@ async def test_a_copy_names_the_definition_with_which_its_rule_was_here() -> Non
     bench.rules.clear()
     here = HERE._replace(marks=replace(HERE.marks, provenance=known))
     assert (await write(current=here)).rule_definition == "crd"
+    bench.copy.shows_rule = False  # somebody else brought it back
+    assert (await write(current=here)).rule_definition == ""
+    bench.copy.shows_rule = True
     other = here._replace(marks=replace(HERE.marks, provenance=replace(known, rule_uid="another")))
     assert (await write(current=other)).rule_definition == ""
 

@@ -55,7 +55,9 @@ class Bench:
         self.changes_nothing = False
         self.status = b"status"
         self.metrics = Metrics()
-        self.cache: Any = SimpleNamespace(kind=GVK(target.group, "v1", target.kind), records={})
+        self.cache: Any = SimpleNamespace(
+            kind=GVK(target.group, "v1", target.kind), records={}, record_write=lambda *_: None
+        )
         if is_there:
             self._store(b"")
         copies: Any = SimpleNamespace(

@@ -86,20 +86,21 @@ def test_a_complete_list_affects_the_copies_that_it_may_prove_to_be_gone() -> No
     assert world.added == ["dropped", "gone", "going"]
 
 
-def test_a_changed_rule_affects_its_own_copies_and_those_of_its_kind_that_nobody_offers() -> None:
+def test_a_changed_rule_affects_its_own_copies_and_those_of_its_kind_that_are_not_offered_to_their_rule() -> None:
     world = World()
     world.copy("own", rule="changed")
-    for name in ("offered", "gone"):
+    world.copy("offered", rule="r")
+    for name in ("offered-by-another", "gone"):
         world.copy(name, rule="other")
-    world.offer("own", "offered")
+    world.offer("own", "offered", "offered-by-another")
     world.enqueue.on_rules_changed(RuleChanges({"changed"}, {("", "ConfigMap")}, set()))
-    assert world.added == ["own", "gone"]
+    assert world.added == ["own", "offered-by-another", "gone"]
     world.added.clear()
     world.enqueue.on_rules_changed(RuleChanges({"changed"}, {("", "Secret")}, set()))
     assert world.added == ["own"]
     world.added.clear()
     world.enqueue.on_rules_changed(RuleChanges(set(), set(), {B}))
-    assert world.added == ["own", "offered", "gone"]
+    assert world.added == ["own", "offered", "offered-by-another", "gone"]
 
 
 def test_w3_once_missing_rules_are_known_their_copies_are_affected() -> None:
