@@ -60,7 +60,7 @@ def test_folded_states_stand_for_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("acts", "kinds"), [(1, ",".join(ACTS)), (2, "unrule,cut"), (2, "rotate,crash"), (2, "leave,cut")]
+    ("acts", "kinds"), [(1, ",".join(sorted(ACTS))), (2, "unrule,cut"), (2, "rotate,crash"), (2, "leave,cut")]
 )
 def test_one_order_of_deliveries_that_commute_stands_for_all(acts: int, kinds: str) -> None:
     """With all orders there are more steps, and the same states at rest."""
@@ -79,7 +79,7 @@ def test_one_order_of_deliveries_that_commute_stands_for_all(acts: int, kinds: s
 @pytest.mark.parametrize(
     ("acts", "kinds"),
     [
-        (1, ",".join(ACTS)),
+        (1, ",".join(sorted(ACTS))),
         (2, "rename,unrule"),
         (2, "replace,unrule"),
         (2, "rotate,crash,restart"),
@@ -103,7 +103,7 @@ def test_what_a_reader_does_not_read_is_no_event_for_it(acts: int, kinds: str) -
 
 @pytest.mark.parametrize(
     ("acts", "kinds"),
-    [(1, ",".join(ACTS)), (2, "leave,swap,declare"), (2, "replace,unrule,rule"), (2, "rename,rotate")],
+    [(1, ",".join(sorted(ACTS))), (2, "leave,swap,declare"), (2, "replace,unrule,rule"), (2, "rename,rotate")],
 )
 def test_a_step_that_is_taken_again_leads_where_it_led(acts: int, kinds: str) -> None:
     """What a search remembers of a step in another state is what the step does in this one."""
