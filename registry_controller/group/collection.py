@@ -1,7 +1,8 @@
 """Deletes the objects whose owners are objects of one cluster, as far as the limit allows.
 
 Laws: an object goes only after its owner's member has answered that the owner is gone · an object whose owner's member
-is silent, refuses, has left or is not known is kept · an object is deleted only in a state in which its mark was read.
+is silent, refuses, has left or is not known is kept · an object is deleted only in a state in which it has the
+mark whose owner was asked about.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from registry_controller.group.collection_limits import CollectionLimits
 from registry_controller.group.local_access import LocalAccess
 from registry_controller.group.members import MemberConnection
 from registry_controller.group.objects import Object
-from registry_controller.group.owned_objects import OwnedObjects
+from registry_controller.group.owned_objects import Owned, OwnedObjects
 from registry_controller.group.owner_proof import Existence, ask_member, streams_of
 from registry_controller.group.ownership import Owner, OwnerMark
 from registry_controller.report.logs import get_logger
@@ -107,20 +108,21 @@ class Collection:
             for target in candidates:
                 self._keep(target, "deletions are halted: too many would go at once")
             return
-        for target in gone:
-            await self._delete(target)
+        for target, proven in gone:
+            await self._delete(target, proven)
         await self._limits.store()
 
-    async def _find_gone(self, candidates: Sequence[Target], *, going: int) -> Sequence[Target]:
+    async def _find_gone(self, candidates: Sequence[Target], *, going: int) -> Sequence[tuple[Target, Owned]]:
         """Return the objects to delete: those whose owners are gone, up to one more than the limit allows."""
-        gone: list[Target] = []
+        gone: list[tuple[Target, Owned]] = []
         for target in candidates:
-            if not await self._is_gone(target):
+            proven = await self._ask(target)
+            if proven is None:
                 continue
-            if self._is_orphan(target):
-                await self._release(target)
+            if proven.mark.propagation == "Orphan":
+                await self._release(target, proven)
                 continue
-            gone.append(target)
+            gone.append((target, proven))
             if self._limits.would_halt(self._cluster, len(gone) + going):
                 break
         return gone
@@ -137,55 +139,54 @@ class Collection:
             return False
         return True
 
-    async def _is_gone(self, target: Target) -> bool:
-        """Return whether the owner of an object is gone, by the answer of its member."""
-        found = self._owned.get(target)
-        if found is None:
-            return False
-        answer = await ask_member(self._connection(), found.mark.owner)
+    async def _ask(self, target: Target) -> Owned | None:
+        """Return an object with the mark whose owner is gone, by the answer of its member; None without that proof."""
+        asked = self._owned.get(target)
+        if asked is None:
+            return None
+        answer = await ask_member(self._connection(), asked.mark.owner)
         if answer.existence is Existence.THERE:
-            self._settle(target, mark=found.mark)
+            self._settle(target, mark=asked.mark)
         elif answer.existence is Existence.UNKNOWN:
             self._keep(target, answer.reason)
-        return answer.existence is Existence.GONE
+        return asked if answer.existence is Existence.GONE else None
 
-    async def _delete(self, target: Target) -> None:
+    async def _delete(self, target: Target, proven: Owned) -> None:
         """Delete an object whose owner is gone, unless it, or its mark, has changed meanwhile."""
 
-        async def delete(obj: Object, mark: OwnerMark) -> None:
+        async def delete(obj: Object) -> None:
             self._going.add(target)
-            await self._access.delete(obj, propagation=mark.propagation)
-            log.info("owned object deleted", target=target, owner=mark.owner.target, cluster=self._cluster)
+            await self._access.delete(obj, propagation=proven.mark.propagation)
+            log.info("owned object deleted", target=target, owner=proven.mark.owner.target, cluster=self._cluster)
 
-        if not await self._change(target, delete):
+        if not await self._change(target, proven, delete):
             self._going.discard(target)
 
-    async def _release(self, target: Target) -> None:
+    async def _release(self, target: Target, proven: Owned) -> None:
         """Remove the mark of an object whose owner is gone, and keep the object."""
 
-        async def release(obj: Object, mark: OwnerMark) -> None:
+        async def release(obj: Object) -> None:
             await self._access.patch(obj, {"annotations": {meta.GROUP_OWNER: None}})
-            log.info("owned object released", target=target, owner=mark.owner.target, cluster=self._cluster)
+            log.info("owned object released", target=target, owner=proven.mark.owner.target, cluster=self._cluster)
 
-        await self._change(target, release)
+        await self._change(target, proven, release)
 
-    async def _change(self, target: Target, change: Callable[[Object, OwnerMark], Awaitable[None]]) -> bool:
-        """Change an object in the state in which its mark is still the known one; return whether that succeeded.
+    async def _change(self, target: Target, proven: Owned, change: Callable[[Object], Awaitable[None]]) -> bool:
+        """Change an object in a state in which it has the mark that was asked about; return whether that succeeded.
 
         The owner in another mark is to be asked about.
         """
-        found = self._owned.get(target)
         try:
-            obj = await self._access.read_again(found.kind, target.key, uid=found.uid) if found is not None else None
-            now = self._owned.read(obj) if obj is not None else None
-            if obj is not None and (now is None or found is None or now.mark != found.mark):
-                return False
-            if obj is not None and now is not None:
-                await change(obj, now.mark)
+            obj = await self._access.read_again(proven.kind, target.key, uid=proven.uid)
+            if obj is not None:
+                now = self._owned.read(obj)
+                if now is None or now.mark != proven.mark:
+                    return False
+                await change(obj)
         except RegistryError as error:
             self._keep(target, str(error))
             return False
-        self._settle(target, mark=found.mark if found is not None else None)
+        self._settle(target, mark=proven.mark)
         return True
 
     def _is_orphan(self, target: Target) -> bool:

@@ -243,6 +243,43 @@ def test_a_mark_that_changes_while_its_owner_is_asked_about_is_not_forgotten() -
     simulate(scenario, n=2)
 
 
+def test_a_proof_counts_for_the_mark_that_was_asked_about() -> None:
+    """Between the answers and the deletions the counts are stored; an object may get another owner meanwhile."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, names = group["a"], numbered(30)
+        server, changed = here.server, list[str]()
+        answer = server.answer
+
+        def change(method: str, path: str, body: bytes | None, **options: Any) -> Answer:
+            if method != "GET" and COUNTS in f"{path} {body!r}" and not changed:
+                changed.extend(names)
+                for name in names:
+                    found = here.get("ConfigMap", name, namespace="default")
+                    target = Target("", "ConfigMap", "default", name)
+                    mark = read_mark(found["metadata"]["annotations"], of=target, cluster=here.id)
+                    assert mark is not None
+                    text = encode_mark(replace(mark, owner=living), of=target, cluster=here.id)
+                    annotations = {**found["metadata"]["annotations"], meta.GROUP_OWNER: text}
+                    here.replace({**found, "metadata": {**found["metadata"], "annotations": annotations}})
+            return answer(method, path, body, **options)
+
+        make_widgets(group, [*names, "living"])
+        async with maker_at(group, "a") as operator:
+            await asyncio.sleep(10.0)
+            found = operator["b"].get("widgets", "living", namespace="default")
+            assert found is not None
+            living = operator["b"].as_owner(found)
+            server.answer = change  # type: ignore[method-assign]
+            delete_widgets(group, names)
+            await asyncio.sleep(100.0)
+            assert changed
+            assert made(group) == {*names, "living"}
+
+    simulate(scenario, n=2)
+
+
 @pytest.mark.parametrize("propagation", ["Foreground", "Orphan"])
 def test_the_mark_chooses_how_an_object_goes(propagation: Propagation) -> None:
     async def scenario(group: SimGroup) -> None:
