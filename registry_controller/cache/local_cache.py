@@ -292,8 +292,11 @@ class LocalCache:
         stream.listed = -1
         self._update_shown()
         self._expectations.drop_stream(stream)
-        for key in [key for key, record in self.records.items() if record.streams & stream.bit]:
-            self._forget(key)
+        stream.doubted_after = -1  # what another stream has, too, may be of the lost history
+        for key, record in [(key, record) for key, record in self.records.items() if record.streams & stream.bit]:
+            record.streams &= ~stream.bit
+            if not record.streams:
+                self._forget(key)
 
     def _take_back(self, stream: SelectionStream, key: ObjectKey, obj: PartialObject) -> None:
         """Take the older state of a complete list, where the list is late enough to have the state that is known.

@@ -406,6 +406,29 @@ def test_a_history_that_went_back_forgets_what_its_stream_had() -> None:
     assert world.cache.records[KEY].revision == 2
 
 
+@pytest.mark.parametrize("revision", [4, 5, 6])
+def test_what_another_place_has_stays_its_own_when_the_history_of_one_went_back(revision: int) -> None:
+    """O3, S2: the watch of the other place may go on from before the point at which the histories part."""
+    world = World(X, EVERYTHING)
+    world.list(X, obj(), revision=6)
+    world.list(EVERYTHING, obj(), revision=9)
+    world.cache.record_write(KEY, InSync("u-one", 5, b"desired", b"baseline", is_plain=True))
+    world.changed.clear()
+    wide = world.cache.streams[EVERYTHING]
+    wide.on_reset()
+    assert world.names() == ["one"]
+    wide.on_list_request()
+    wide.on_list()
+    wide.on_object(obj(revision=revision))
+    wide.on_list_end(7)
+    wide.on_synced(7)
+    assert [target.name for target in world.changed] == ["one"]
+    assert world.cache.records[KEY].revision == revision
+    assert world.cache.records[KEY].verified != revision
+    world.cache.set_places((X,))
+    assert world.names() == ["one"]
+
+
 def test_a_copy_that_may_have_lacked_fields_is_compared_again() -> None:
     """R4: it is the same state, so nothing else shows that somebody has changed a field that came unseen."""
     world = World(X)
