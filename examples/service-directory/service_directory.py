@@ -51,10 +51,11 @@ class ServiceDirectory:
         """Write the ConfigMap."""
         before = await self.read_written()
         entries: dict[str, dict[str, Any]] = {}
-        for name, member in self.group.items():
-            for service in member.list(SERVICES, label_selector=self.label):
+        for name in (*self.group, *self.group.unreadable):
+            member = self.group.get(name)
+            for service in member.list(SERVICES, label_selector=self.label) if member is not None else ():
                 entries.setdefault(f"{service.namespace}.{service.name}", {})[name] = describe(service)
-            if member.is_stale(SERVICES):
+            if member is None or member.is_stale(SERVICES):
                 for place, text in before.items():  # this program may have started while the member was silent
                     entry = json.loads(text).get(name)
                     if entry is not None:

@@ -107,7 +107,12 @@ class Controller:
             self._queue.add(key, key.member)
 
     async def run(self) -> None:
-        """Reconcile until cancelled; the first keys once each member was read, or is known to be silent."""
+        """Reconcile until cancelled; the first keys once each member was read, or is known to be silent.
+
+        InvalidOption without a kind to watch, and while the members of the group are not engaged.
+        """
+        if not self._sources:
+            raise InvalidOption("a controller needs a kind that gives it keys: call watches first")
         await self._group.wait_known()
         async with asyncio.TaskGroup() as scope:
             read = [asyncio.Event() for _ in self._sources]

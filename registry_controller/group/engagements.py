@@ -93,7 +93,11 @@ class Engagements:
 
     def set_members(self, found: Mapping[str, MemberSpec], scope: asyncio.TaskGroup) -> None:
         """Engage the members that are new, in tasks of a scope, and disengage those that were missing for long."""
-        self.unreadable = {name: spec.problem for name, spec in found.items() if spec.problem and not _can_read(spec)}
+        unreadable = {name: spec.problem for name, spec in found.items() if spec.problem and not _can_read(spec)}
+        for name, problem in unreadable.items():
+            if self.unreadable.get(name) != problem:
+                log.warning("member cannot be reached", member=name, error=problem)
+        self.unreadable = unreadable
         for name in self.by_name.keys() - found.keys():
             self._let_leave(name)
         for name, spec in found.items():

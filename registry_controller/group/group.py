@@ -32,7 +32,7 @@ from registry_controller.group.sources import (
     SecretSource,
 )
 from registry_controller.group.streams import StreamRequest
-from registry_controller.group.watching import Watch
+from registry_controller.group.watching import NOT_ENGAGED, Watch
 from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
 
@@ -207,7 +207,12 @@ class Group(Mapping[str, Member]):
         return self._source.problem
 
     async def wait_known(self) -> None:
-        """Wait until it is known for the first time which members there are; they may not be connected yet."""
+        """Wait until it is known for the first time which members there are; they may not be connected yet.
+
+        InvalidOption while the members are not engaged.
+        """
+        if not self.is_running:
+            raise InvalidOption(NOT_ENGAGED)
         await self._is_known.wait()
 
     def watch(
@@ -226,7 +231,7 @@ class Group(Mapping[str, Member]):
         """
         labels = parse_selector(label_selector)
         request = StreamRequest(resource, Selection(namespace, label_selector, field_selector), metadata_only)
-        watch = Watch(namespace=namespace, labels=labels, ended=self._end_watch)
+        watch = Watch(namespace=namespace, labels=labels, is_engaged=lambda: self.is_running, ended=self._end_watch)
         self._watches[watch] = request
         for engagement in self._engagements.by_name.values():
             engagement.connection.open(request).attach(watch)

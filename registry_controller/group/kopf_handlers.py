@@ -4,7 +4,8 @@ kopf connects to one cluster, and its public API takes no events from elsewhere.
 kopf's keyword arguments; `patch` is missing, because nothing is written to members.
 
 Laws: the events of one object never run twice at once · after an error of a handler its latest event comes again, later
-each time · a handler gets the latest event of an object, not each one.
+each time · a handler gets the latest event of an object, not each one · the group ends before kopf, which waits at its
+end for all tasks that were started while it ran.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import contextlib
 import functools
 import inspect
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, NoReturn, Protocol, TypeVar, cast
@@ -23,8 +25,12 @@ import kopf
 
 from registry_controller.api.errors import InvalidObject
 from registry_controller.group.controller import Watched, key_of_object, work
-from registry_controller.group.objects import Event, EventType, Key
+from registry_controller.group.objects import Event, EventType, Key, Object
+from registry_controller.report.lines import describe
+from registry_controller.report.logs import get_logger
 from registry_controller.sync.workqueue import WorkQueue
+
+log = get_logger(__name__)
 
 _WORKERS: Final = 4
 
@@ -48,20 +54,32 @@ class RunnableGroup(Watched, Protocol):
 
 @dataclass(slots=True)
 class _Registered:
-    """A handler, and the state of its objects."""
+    """A handler, and the state of its objects; with `is_of_state`, of the members that have them."""
 
     resource: str
     namespace: str
-    labels: str
+    labels: Mapping[str, Any]
+    annotations: Mapping[str, Any]
     when: Callable[..., bool] | None
     call: Handler
+    is_of_state: bool = False
     queue: WorkQueue[Key] = field(default_factory=lambda: WorkQueue[Key](at_once=_WORKERS - 1))
     latest: dict[Key, Event] = field(default_factory=dict)
     memos: dict[Key, kopf.Memo] = field(default_factory=dict)
 
+    def keys_of(self, event: Event) -> Iterable[Key]:
+        """Return the key of an event that is for this handler."""
+        if self.is_of_state:
+            return (Key(event.member, "", ""),) if event.object is None else ()
+        return key_of_object(event)
+
 
 class KopfHandlers:
-    """The handlers of a group. They are called while `run`, or an operator with `install`, runs."""
+    """The handlers of a group. They are called while `run`, or an operator with `install`, runs.
+
+    A function that is not async runs in a thread. After `kopf.TemporaryError` the latest event comes again after its
+    delay, and after `kopf.PermanentError` not again.
+    """
 
     def __init__(self, group: RunnableGroup) -> None:
         self._group = group
@@ -73,47 +91,55 @@ class KopfHandlers:
         *,
         namespace: str = "",
         labels: Mapping[str, Any] | None = None,
+        annotations: Mapping[str, Any] | None = None,
         when: Callable[..., bool] | None = None,
     ) -> Callable[[_H], _H]:
         """Call a function with the events of a kind in all members, as `kopf.on.event` does in one cluster.
 
         The keyword arguments are kopf's (`type`, `event`, `body`, `meta`, `spec`, `status`, `labels`, `annotations`,
-        `name`, `namespace`, `uid`, `logger`, `memo`), and `cluster`, the name of the member. A function that is not
-        async runs in a thread. InvalidObject for a filter of labels that no server can apply.
+        `name`, `namespace`, `uid`, `logger`, `memo`), and `cluster`, the name of the member. InvalidObject for a value
+        of a filter that is no text, `kopf.PRESENT`, `kopf.ABSENT` or function.
         """
-        selector = _spell_labels(labels or {})
+        filters = labels or {}, annotations or {}
+        for path, wanted in zip(("labels", "annotations"), filters, strict=True):
+            _check_filter(path, wanted)
 
         def register(function: _H) -> _H:
-            self._registered.append(_Registered(resource, namespace, selector, when, function))
+            self._registered.append(_Registered(resource, namespace, *filters, when, function))
+            return function
+
+        return register
+
+    def on_state(self, resource: str, *, namespace: str = "") -> Callable[[_H], _H]:
+        """Call a function when the objects of a kind in a member are all known, stale, or gone with the member.
+
+        The keyword arguments are `type` (SYNCED, STALE or LEFT), `reason`, `cluster`, `logger` and `memo`.
+        """
+
+        def register(function: _H) -> _H:
+            self._registered.append(_Registered(resource, namespace, {}, {}, None, function, is_of_state=True))
             return function
 
         return register
 
     async def run(self, **arguments: Any) -> None:
         """Engage the members, and run a kopf operator with these arguments of `kopf.operator` to its end."""
-        async with self._serving():
+        service = _Service(self._serving)
+        kopf.on.cleanup(registry=arguments.get("registry"))(service.end)
+        async with asyncio.TaskGroup() as scope:
+            await service.start(scope.create_task)
             await kopf.operator(**arguments)
+            await service.end()
 
     def install(self, registry: kopf.OperatorRegistry | None = None) -> None:
         """Engage the members at the start of an operator that runs otherwise, as with `kopf run`, until it ends."""
-        ending, served = asyncio.Event(), list[asyncio.Task[None]]()
-
-        async def serve(started: asyncio.Event) -> None:
-            async with self._serving():
-                started.set()
-                await ending.wait()
+        service = _Service(self._serving)
 
         @kopf.on.startup(registry=registry)
         async def start(**_: Any) -> None:
-            started = asyncio.Event()
-            served.append(asyncio.get_running_loop().create_task(serve(started), name="group"))
-            await started.wait()
+            await service.start(asyncio.get_running_loop().create_task)
 
-        @kopf.on.cleanup(registry=registry)
-        async def stop(**_: Any) -> None:
-            ending.set()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.gather(*served)
+        kopf.on.cleanup(registry=registry)(service.end)
 
     @contextlib.asynccontextmanager
     async def _serving(self) -> AsyncIterator[None]:
@@ -133,48 +159,80 @@ class KopfHandlers:
 
     async def _take(self, one: _Registered) -> None:
         watch = self._group.watch(
-            one.resource, namespace=one.namespace, label_selector=one.labels, field_selector="", metadata_only=False
-        )
+            one.resource, namespace=one.namespace, label_selector=_spell_labels(one.labels), field_selector="",
+            metadata_only=one.is_of_state,
+        )  # fmt: skip
         async with watch:
             async for event in watch:
-                for key in key_of_object(event):
+                for key in one.keys_of(event):
                     one.latest[key] = event
                     one.queue.add(key, key.member)
+
+
+class _Service:
+    """The serving of handlers, in a task of its own from `start` to `end`."""
+
+    def __init__(self, serving: Callable[[], AbstractAsyncContextManager[None]]) -> None:
+        self._serving = serving
+        self._started, self._ending = asyncio.Event(), asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, create_task: Callable[..., asyncio.Task[None]]) -> None:
+        """Engage the members, and return then; raises what prevents that."""
+        task = create_task(self._serve(), name="group")
+        task.add_done_callback(lambda _: self._started.set())
+        self._tasks.append(task)
+        await self._started.wait()
+        if task.done():
+            await task
+
+    async def end(self, **_: Any) -> None:
+        """Disengage the members, and return then."""
+        self._ending.set()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _serve(self) -> None:
+        async with self._serving():
+            self._started.set()
+            await self._ending.wait()
 
 
 def _list_workers(one: _Registered) -> Iterator[Coroutine[Any, Any, NoReturn]]:
     return (work(one.queue, functools.partial(_handle, one)) for _ in range(_WORKERS))
 
 
-async def _handle(one: _Registered, key: Key) -> None:
+async def _handle(one: _Registered, key: Key) -> float | None:
     """Call a handler with the latest event of an object; forget an object whose deletion it has seen."""
-    event = one.latest[key]
-    await _call(one, key, event)
-    if event.type is EventType.DELETED and one.latest.get(key) is event:
+    event = one.latest.get(key)
+    if event is None:
+        return None
+    try:
+        await _call(one, key, event)
+    except kopf.TemporaryError as error:
+        log.info("handler asks to be called later", member=key.member, namespace=key.namespace, name=key.name)
+        return error.delay
+    except kopf.PermanentError as error:
+        log.warning(
+            "handler has failed for good", member=key.member, namespace=key.namespace, name=key.name,
+            error=describe(error),
+        )  # fmt: skip
+    if event.type in (EventType.DELETED, EventType.LEFT) and one.latest.get(key) is event:
         del one.latest[key]
         one.memos.pop(key, None)
+    return None
 
 
 async def _call(one: _Registered, key: Key, event: Event) -> None:
-    assert event.object is not None
-    body = kopf.Body(cast(kopf.RawBody, event.object.manifest))
     given: dict[str, Any] = {
         "type": event.type.value,
-        "event": {"type": event.type.value, "object": dict(body)},
-        "body": body,
-        "meta": body.metadata,
-        "spec": body.spec,
-        "status": body.status,
-        "labels": body.metadata.labels,
-        "annotations": body.metadata.annotations,
-        "name": key.name,
-        "namespace": key.namespace or None,
-        "uid": event.object.uid,
+        "cluster": key.member,
         "logger": logging.getLogger(one.call.__module__),
         "memo": one.memos.setdefault(key, kopf.Memo()),
-        "cluster": key.member,
+        **({"reason": event.reason} if event.object is None else _describe_object(event, event.object)),
     }
-    if one.when is not None and not one.when(**given):
+    are_chosen = (_matches(one.annotations, "annotations", given), _matches(one.labels, "labels", given))
+    if not all(are_chosen) or (one.when is not None and not one.when(**given)):
         return
     if inspect.iscoroutinefunction(one.call):
         await one.call(**given)
@@ -182,8 +240,43 @@ async def _call(one: _Registered, key: Key, event: Event) -> None:
         await asyncio.to_thread(one.call, **given)
 
 
+def _describe_object(event: Event, obj: Object) -> dict[str, Any]:
+    body = kopf.Body(cast(kopf.RawBody, obj.manifest))
+    return {
+        "event": {"type": event.type.value, "object": dict(body)},
+        "body": body,
+        "meta": body.metadata,
+        "spec": body.spec,
+        "status": body.status,
+        "labels": body.metadata.labels,
+        "annotations": body.metadata.annotations,
+        "name": obj.name,
+        "namespace": obj.namespace or None,
+        "uid": obj.uid,
+    }
+
+
+def _check_filter(path: str, wanted: Mapping[str, Any]) -> None:
+    for name, value in wanted.items():
+        if not (isinstance(value, str) or value in (kopf.PRESENT, kopf.ABSENT) or callable(value)):
+            raise InvalidObject(f"{path}.{name}", "must be a text, kopf.PRESENT, kopf.ABSENT or a function")
+
+
+def _matches(wanted: Mapping[str, Any], part: str, given: Mapping[str, Any]) -> bool:
+    """Return whether labels or annotations pass a filter, which kopf defines."""
+    for name, value in wanted.items():
+        found = given[part].get(name)
+        if value is kopf.PRESENT or value is kopf.ABSENT:
+            passes = (found is None) is (value is kopf.ABSENT)
+        else:
+            passes = value(found, **given) if callable(value) else found == value
+        if not passes:
+            return False
+    return True
+
+
 def _spell_labels(labels: Mapping[str, Any]) -> str:
-    """Return kopf's filter of labels as a selector of Kubernetes."""
+    """Return the part of a filter of labels that an API server can apply, as a selector."""
     parts = []
     for name, value in labels.items():
         if value is kopf.PRESENT:
@@ -192,6 +285,4 @@ def _spell_labels(labels: Mapping[str, Any]) -> str:
             parts.append(f"!{name}")
         elif isinstance(value, str):
             parts.append(f"{name}={value}")
-        else:
-            raise InvalidObject(f"labels.{name}", "must be a text, kopf.PRESENT or kopf.ABSENT; use `when` for more")
     return ",".join(parts)

@@ -195,7 +195,11 @@ class Member:
         ]
         if not found:
             place = f" in the namespace {namespace}" if namespace else ""
-            raise LookupError(f"{resource}{place} is not watched: watch it, or give it to the controller")
+            words = ", ".join(sorted({request.resource for request in self._connection.streams})) or "nothing"
+            raise LookupError(
+                f"{resource}{place} is not watched: watch it, or give it to the controller, and use the same word "
+                f"here; watched: {words}"
+            )
         return found
 
 

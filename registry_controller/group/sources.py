@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, read_cluster
-from registry_controller.api.errors import InvalidKubeconfig, InvalidObject, ProtocolError, RegistryError
+from registry_controller.api.errors import Forbidden, InvalidKubeconfig, InvalidObject, ProtocolError, RegistryError
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.credentials import CredentialStore
@@ -127,8 +127,8 @@ class _HomeCache(EventHandler, Generic[_T]):
         self._reset()
 
     def on_error(self, error: RegistryError) -> None:
-        self.problem = str(error)
-        log.warning("members cannot be read", error=str(error))
+        self.problem = str(_with_grant(error))
+        log.warning("members cannot be read", error=self.problem)
 
     def on_recovered(self) -> None:
         self.problem = ""
@@ -249,7 +249,7 @@ class ClusterSource:
             await reader.close()
 
     async def _learn_local(self, reader: Reader) -> None:
-        self._local = await until_answered(lambda: read_cluster_id(reader), what="the ID of the local cluster")
+        self._local = await until_answered(lambda: _read_local_id(reader), what="the ID of the local cluster")
         self._tell()
 
     def _forget_local(self) -> None:
@@ -296,6 +296,21 @@ class ClusterSource:
             return self._specs.get(cluster.name) or MemberSpec(cluster.name, cluster.cluster_id)
         problem = resolved.conflict or resolved.auth_problem or ("has no Secret" if resolved.missing_auth else "")
         return MemberSpec(cluster.name, cluster.cluster_id, ways=resolved.ways, problem=problem)
+
+
+async def _read_local_id(reader: Reader) -> ClusterUID:
+    try:
+        return await read_cluster_id(reader)
+    except Forbidden as error:
+        raise _with_grant(error) from None
+
+
+def _with_grant(error: RegistryError) -> RegistryError:
+    """Return an error of the local cluster; for a right that is missing, with the account that needs it."""
+    if not (isinstance(error, Forbidden) and error.lacks_right):
+        return error
+    words = f"{error}; grant it to the account of this program, by a Role or ClusterRole in this cluster"
+    return Forbidden(words, lacks_right=True)
 
 
 def _read_cluster(obj: PartialObject) -> Cluster | None:

@@ -10,13 +10,16 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from registry_controller.api import meta
-from registry_controller.api.errors import Forbidden, RegistryError
+from registry_controller.api.errors import Forbidden, RegistryError, Unreachable
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.group.objects import EventType, Object, read_object
 from registry_controller.kube.object import PartialObject
+from registry_controller.report.logs import get_logger
 from registry_controller.report.reasons import describe_grant
 from registry_controller.watch.event_handler import EventHandler
+
+log = get_logger(__name__)
 
 
 class StreamRequest(NamedTuple):
@@ -149,8 +152,11 @@ class MemberStream(EventHandler):
         self._mark_current(is_relisted=is_relisted)
 
     def on_error(self, error: RegistryError) -> None:
-        """Note that the objects may be out of date."""
-        self.mark_stale(self._explain(error))
+        """Note that the objects may be out of date; the connection logs a member that does not answer."""
+        reason = self._explain(error)
+        if reason != self.problem and not isinstance(error, Unreachable):
+            log.warning("objects cannot be read", member=self._member, resource=self.request.resource, error=reason)
+        self.mark_stale(reason)
 
     def _explain(self, error: RegistryError) -> str:
         if not (isinstance(error, Forbidden) and error.lacks_right):

@@ -12,11 +12,14 @@ import collections
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
+from registry_controller.api.errors import InvalidOption
 from registry_controller.api.meta import ObjectKey
 from registry_controller.api.selectors import Selector
 from registry_controller.group.objects import Event, EventType, Object
+
+NOT_ENGAGED: Final = "the members of the group are not engaged: do this inside of `async with group`"
 
 _Slot = tuple[str, int, ObjectKey | None]
 """A member, how often it has left before, and an object there; None for the state of the member."""
@@ -26,12 +29,15 @@ class Watch(AsyncIterator[Event]):
     """The events of one kind in all members, as an async iterator.
 
     It begins with an ADDED for each known object. `async with` ends it, as `close` does; an ended watch ends the
-    iteration.
+    iteration. InvalidOption while the members are not engaged.
     """
 
-    def __init__(self, *, namespace: str, labels: Selector, ended: Callable[[Watch], None]) -> None:
+    def __init__(
+        self, *, namespace: str, labels: Selector, is_engaged: Callable[[], bool], ended: Callable[[Watch], None]
+    ) -> None:
         self._namespace = namespace
         self._labels = labels
+        self._is_engaged = is_engaged
         self._ended = ended
         self._events: OrderedDict[_Slot, Event] = OrderedDict()
         self._departures = collections.Counter[str]()
@@ -66,6 +72,8 @@ class Watch(AsyncIterator[Event]):
         while not self._events:
             if self._is_closed:
                 raise StopAsyncIteration
+            if not self._is_engaged():
+                raise InvalidOption(NOT_ENGAGED)
             self._has_news.clear()
             await self._has_news.wait()
         return self._events.popitem(last=False)[1]

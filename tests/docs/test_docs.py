@@ -24,7 +24,7 @@ from tests.docs.documents import ALL_TEXT, DOCUMENTS, ROOT, Block, blocks, table
 BLOCKS = [block for path in DOCUMENTS for block in blocks(path)]
 SHELL = [block for block in BLOCKS if block.language in ("sh", "bash", "shell", "console")]
 # Examples are tested in unit and e2e, the resources of GitOps tools in test_gitops.
-YAML = [block for block in BLOCKS if block.language == "yaml" and block.tag not in ("example", "gitops")]
+YAML = [block for block in BLOCKS if block.language == "yaml" and block.tag not in ("example", "gitops", "rights")]
 RULES, OPERATIONS = ROOT / "docs" / "rules.md", ROOT / "docs" / "operations.md"
 DEVELOPMENT, PACKAGE = ROOT / "docs" / "development.md", ROOT / "registry_controller"
 CRD = ROOT / "crds" / "clusterregistry.k8s.cisco.com_resourcesyncrules.yaml"

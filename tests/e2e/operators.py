@@ -28,15 +28,30 @@ def log_in(member: Member, account: str) -> str:
     return json.dumps(found)
 
 
+def account(name: str) -> list[dict[str, Any]]:
+    """Return the account of an operator, with the rights of the ClusterRole of that name."""
+    info, role = {"name": name, "namespace": "default"}, {"kind": "ClusterRole", "name": name}
+    subject = {"kind": "ServiceAccount", **info}
+    group = "rbac.authorization.k8s.io"
+    binding = {"roleRef": {"apiGroup": group, **role}, "subjects": [subject]}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": info},
+        {"apiVersion": f"{group}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name}, **binding},
+    ]
+
+
 class Program:
     """A program of the examples at one member."""
 
-    def __init__(self, member: Member, *command: str, account: str, output: Path) -> None:
+    def __init__(
+        self, member: Member, *command: str, account: str, output: Path, stop: signal.Signals = signal.SIGINT
+    ) -> None:
         self._command = [sys.executable, *command]
         kubeconfig = output.with_suffix(".kubeconfig")
         kubeconfig.write_text(log_in(member, account))
         self._env = {**os.environ, "KUBECONFIG": str(kubeconfig)}
         self._output = output
+        self._signal = stop
         self.start()
 
     def start(self) -> None:
@@ -44,8 +59,9 @@ class Program:
             self._process = subprocess.Popen(self._command, env=self._env, stdout=output, stderr=output)
 
     def stop(self) -> None:
-        self._process.send_signal(signal.SIGINT)
-        assert self._process.wait(timeout=60) == 0, self.log()
+        self._process.send_signal(self._signal)
+        ended = self._process.wait(timeout=60)
+        assert ended == (0 if self._signal is signal.SIGINT else -self._signal), self.log()
         assert "Traceback" not in self.log(), self.log()
 
     def log(self) -> str:

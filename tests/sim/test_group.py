@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import kopf
 import pytest
 
-from registry_controller.api.errors import InvalidObject
+from registry_controller.api.errors import InvalidObject, InvalidOption
 from registry_controller.group import Event, EventType, Key, Watch
 from registry_controller.group.dialers import Context
 from registry_controller.group.sources import SECRET_LABEL, ContextSource, SecretSource
@@ -295,14 +295,102 @@ def test_handlers_in_kopfs_style_get_the_events_of_all_members() -> None:
     simulate(scenario, n=3)
 
 
-def test_a_filter_of_labels_that_no_server_can_apply_is_refused() -> None:
+def test_a_filter_of_kopf_is_applied_by_the_server_or_here_and_a_wrong_one_is_refused() -> None:
     async def scenario(group: SimGroup) -> None:
         await group.join()
         async with operator_at(group, "a") as operator:
+            calls: list[tuple[str, str]] = []
+            golds = {"tier": lambda value, **_: value in ("gold", "silver")}
+
+            @operator.kopf.on_event("configmaps", labels=golds, annotations={"note": kopf.PRESENT, "old": kopf.ABSENT})
+            async def on_map(cluster: str, name: str, **_: Any) -> None:
+                calls.append((cluster, name))
+
             with pytest.raises(InvalidObject, match=r"labels\.tier"):
-                operator.kopf.on_event("configmaps", labels={"tier": lambda value, **_: True})
+                operator.kopf.on_event("configmaps", labels={"tier": 3})
+            with pytest.raises(InvalidObject, match=r"annotations\.note"):
+                operator.kopf.on_event("configmaps", annotations={"note": None})
+            async with operator.kopf._serving():
+                note = {"note": "n"}
+                group["b"].create(config_map("chosen", {}, labels={"tier": "silver"}, annotations=note))
+                group["b"].create(config_map("lead", {}, labels={"tier": "lead"}, annotations=note))
+                group["b"].create(config_map("bare", {}, labels={"tier": "gold"}))
+                group["b"].create(config_map("old", {}, labels={"tier": "gold"}, annotations={**note, "old": ""}))
+                await asyncio.sleep(10.0)
+            assert calls == [("b", "chosen")]
 
     simulate(scenario, n=2)
+
+
+def test_the_errors_of_kopf_ask_for_a_later_call_or_for_none() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        async with operator_at(group, "a") as operator:
+            calls: dict[str, list[float]] = collections.defaultdict(list)
+
+            @operator.kopf.on_event("configmaps", namespace="default")
+            async def on_map(name: str, **_: Any) -> None:
+                calls[name].append(asyncio.get_running_loop().time())
+                if name == "later":
+                    raise kopf.TemporaryError("not yet", delay=30.0)
+                raise kopf.PermanentError("never")
+
+            async with operator.kopf._serving():
+                for name in ("later", "never"):
+                    group["b"].create(config_map(name, {}))
+                await asyncio.sleep(100.0)
+                assert len(calls["never"]) == 1
+                assert [round(after - before) for before, after in itertools.pairwise(calls["later"])] == [30, 30, 30]
+                group["b"].delete("ConfigMap", "later", namespace="default")
+                await asyncio.sleep(10.0)
+                assert len(calls["later"]) == 5
+
+    simulate(scenario, n=2)
+
+
+def test_a_handler_of_kopfs_style_hears_the_state_of_each_member() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        async with operator_at(group, "a") as operator:
+            calls: list[tuple[str, str, str]] = []
+
+            @operator.kopf.on_state("configmaps")
+            async def on_state(cluster: str, type: str, reason: str, memo: kopf.Memo, **_: Any) -> None:  # noqa: A002
+                memo.seen = memo.get("seen", 0) + 1
+                calls.append((cluster, type, reason))
+
+            async with operator.kopf._serving():
+                await asyncio.sleep(10.0)
+                assert sorted(calls) == [("a", "SYNCED", ""), ("b", "SYNCED", "")]
+                group.wire("a", "b").set(Fault.REFUSED)
+                await asyncio.sleep(120.0)
+                assert calls[-1][:2] == ("b", "STALE")
+                assert calls[-1][2]
+                group.wire("a", "b").set(Fault.NONE)
+                await asyncio.sleep(60.0)
+                assert calls[-1] == ("b", "SYNCED", "")
+
+    simulate(scenario, n=2)
+
+
+def test_a_group_that_is_not_engaged_says_so() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        async with operator_at(group, "a") as operator:
+            controller = operator.controller(_nothing)
+            with pytest.raises(InvalidOption, match="call watches first"):
+                await controller.run()
+        watch = operator.watch("configmaps")
+        with pytest.raises(InvalidOption, match="async with group"):
+            await anext(watch)
+        with pytest.raises(InvalidOption, match="async with group"):
+            await controller.watches("configmaps").run()
+
+    simulate(scenario, n=2)
+
+
+async def _nothing(key: Key) -> None:
+    """Reconcile nothing."""
 
 
 class RecordingReader(Reader):

@@ -24,7 +24,7 @@ _PUBLIC = {
         "annotations", "_partial",
     ),
     "Owner": ("cluster", "group", "kind", "namespace", "name", "uid"),
-    "Watch": ("namespace", "labels", "ended"),
+    "Watch": ("namespace", "labels", "is_engaged", "ended"),
 }  # fmt: skip
 _ERRORS = {"Conflict", "Forbidden", "RegistryError"}
 _METHODS = {
