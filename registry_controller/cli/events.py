@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import click
-import msgspec
 
 from registry_controller.api import meta
-from registry_controller.api.errors import ProtocolError, ServerError, TooManyRequests, Unreachable
 from registry_controller.api.meta import GVR, GroupKind, Manifest
 from registry_controller.cli.failures import run_to_end
 from registry_controller.cli.global_options import Contexts, GlobalOptions, LocalConnection, global_options
@@ -26,14 +24,7 @@ from registry_controller.cli.output import (
     say,
 )
 
-if TYPE_CHECKING:
-    from registry_controller.kube.connect import Reader
-
 EVENTS: Final = GVR("", "v1", "events", True)
-_QUERY: Final = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "1800"}
-_SILENCE_S: Final = 90.0  # bookmarks come about once a minute
-_PAUSE_S: Final = 5.0
-_MOST_BYTES: Final = 4 * 1024 * 1024
 _EVENT: Final = GroupKind("", "Event")
 _HEADINGS: Final = ("LAST SEEN", "CONTEXT", "TYPE", "REASON", "OBJECT", "FIRST SEEN", "SOURCE", "MESSAGE")
 _ONLY_WIDE: Final = frozenset({"FIRST SEEN", "SOURCE"})
@@ -97,16 +88,8 @@ async def _show(options: GlobalOptions, kind: str, name: str, *, is_watching: bo
             found = select_events(await client.list(EVENTS), kind, name)
             return [(connection.context or "", event) for event in found]
 
-    async def watch_at(connection: LocalConnection, printer: Printer) -> None:
-        async with connected(connection) as writer:
-            async for event in watch_events(writer):
-                if is_ours(event, kind, name):
-                    print_line(connection.context or "", event, printer)
-
     if is_watching:
-        async with asyncio.TaskGroup() as scope:
-            for connection in options.connections:
-                scope.create_task(watch_at(connection, options.printer), name=f"events {connection.context}")
+        await _watch(options, kind, name)
         return
     parts = await asyncio.gather(*(list_at(connection) for connection in options.connections))
     found = sorted((one for part in parts for one in part), key=lambda one: last_seen(one[1]))
@@ -123,40 +106,31 @@ async def _show(options: GlobalOptions, kind: str, name: str, *, is_watching: bo
         say("there are no Events")
 
 
-async def watch_events(reader: Reader) -> AsyncIterator[Manifest]:
-    """Yield the Events that are there, and then each new or changed one, for ever; connect again after an error."""
-    from registry_controller.api.selection import EVERYTHING  # noqa: PLC0415  late, as above
+async def _watch(options: GlobalOptions, kind: str, name: str) -> None:
+    """Print the Events that are there, by their time in each cluster, and then each new or changed one, forever.
 
-    seen: dict[str, str] = {}
-    while True:
-        try:
-            async with reader.stream(EVENTS, EVERYTHING, query=_QUERY, silence_s=_SILENCE_S) as chunks:
-                async for found in _read_lines(chunks):
-                    info = meta.metadata_of(found)
-                    uid, revision = str(info.get("uid")), str(info.get("resourceVersion"))
-                    if seen.get(uid) != revision:
-                        seen[uid] = revision
-                        yield found
-        except (Unreachable, TooManyRequests, ServerError) as error:
-            say(f"warning: {error}; connecting again")
-            await asyncio.sleep(_PAUSE_S)
+    ClickException for a cluster that cannot be read at the start.
+    """
+    from registry_controller.group import Group  # noqa: PLC0415  late, as above
 
-
-async def _read_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[Manifest]:
-    """Yield the objects of a watch's lines."""
-    unfinished = b""
-    async for chunk in chunks:
-        *lines, unfinished = (unfinished + chunk).split(b"\n")
-        if len(unfinished) > _MOST_BYTES:
-            raise ProtocolError("the watch of Events has a line that is too long")
-        for line in filter(None, lines):
-            try:
-                found = msgspec.json.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                raise ProtocolError("the watch of Events has a line that is not JSON") from None
-            is_event = isinstance(found, dict) and found.get("type") in ("ADDED", "MODIFIED")
-            if is_event and isinstance(found.get("object"), dict):
-                yield found["object"]
+    contexts = [connection.context or "" for connection in options.connections]
+    known: dict[str, list[Manifest]] = {context: [] for context in contexts}
+    async with Group.from_contexts(contexts, kubeconfig=options.kubeconfig) as group:
+        async for change in group.watch("events"):
+            context, first = change.member, known.get(change.member)
+            if change.object is None and change.reason:
+                if first is not None:
+                    raise click.ClickException(f"{context}: {change.reason}" if context else change.reason)
+                say(f"warning: {change.reason}; connecting again")
+            elif change.object is None:
+                for event in select_events(known.pop(context, ()), kind, name):
+                    print_line(context, event, options.printer)
+            elif change.type != "DELETED":
+                event = change.object.manifest
+                if first is not None:
+                    first.append(event)
+                elif is_ours(event, kind, name):
+                    print_line(context, event, options.printer)
 
 
 def build_row(context: str, event: Manifest) -> list[str | Cell]:

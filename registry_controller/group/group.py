@@ -98,11 +98,13 @@ class Group(Mapping[str, Member]):
     ) -> Self:
         """Return the clusters of contexts as a group, for people who have none yet.
 
+        The empty context is the cluster of the Pod, or of the current context.
+
         With `operator`, `group.local` writes to the cluster of `local_context`. InvalidOption for one without the
         other.
         """
         local = _make_local(kubeconfig, local_context, operator=operator, namespace=operator_namespace)
-        found = [_context(kubeconfig, context) for context in contexts]
+        found = [_context(kubeconfig, context or None) for context in contexts]
         return cls(ContextSource(found, local=local_context), local=local)
 
     @classmethod
