@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import signal
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -152,5 +153,6 @@ async def main() -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as the first process of a Pod, too
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(main())

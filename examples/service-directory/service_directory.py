@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import signal
 from typing import Any
 
 from registry_controller.group import Event, Group, Key, Object
@@ -89,5 +90,6 @@ async def main() -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as the first process of a Pod, too
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(main())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -25,5 +26,6 @@ async def watch_pods(contexts: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as the first process of a Pod, too
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(watch_pods(sys.argv[1:]))

@@ -5,6 +5,7 @@ Without a command, flags of the daemon run it, as in the original; in a Pod so d
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Final
 
@@ -12,6 +13,7 @@ import click
 
 from registry_controller import __version__
 from registry_controller.cli.command_group import PROGRAM, CommandPlace, ProgramGroup, name_program
+from registry_controller.report.lines import OURS
 
 _HERE: Final = "registry_controller.cli"
 
@@ -66,4 +68,5 @@ def program() -> None:
 
 def main() -> None:
     """Run the command line and exit: 0, 1 for a failure, 2 for a wrong command line or option."""
+    logging.getLogger(OURS).addHandler(logging.NullHandler())  # a command has messages of its own
     program(prog_name=name_program(sys.argv[0]))

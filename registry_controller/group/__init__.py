@@ -23,6 +23,7 @@ ownership    marks a local object as owned by an object of a member
 owned_objects  the marked objects of the local cluster
 owner_proof  reads at a member whether an owner is gone
 collector    deletes the marked objects whose owners are gone
+collector_run  the same, in one local cluster
 collection   the marked objects of one cluster's owners
 collection_limits  limits these deletions
 """

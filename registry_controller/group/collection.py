@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NoReturn
 
@@ -20,7 +21,7 @@ from registry_controller.group.local_access import LocalAccess
 from registry_controller.group.members import MemberConnection
 from registry_controller.group.objects import Object
 from registry_controller.group.owned_objects import Owned, OwnedObjects
-from registry_controller.group.owner_proof import Existence, ask_member, streams_of
+from registry_controller.group.owner_proof import Existence, ask_members, streams_of
 from registry_controller.group.ownership import Owner, OwnerMark
 from registry_controller.report.logs import get_logger
 
@@ -32,19 +33,19 @@ _AGAIN_S: Final = 10.0
 
 
 class Collection:
-    """The objects whose owners are objects of one cluster. `connection` returns the connection to its member."""
+    """The objects whose owners are objects of one cluster. `connections` returns those to the members with its ID."""
 
     def __init__(
         self,
         cluster: ClusterUID,
         *,
-        connection: Callable[[], MemberConnection | None],
+        connections: Callable[[], Sequence[MemberConnection]],
         access: LocalAccess,
         owned: OwnedObjects,
         limits: CollectionLimits,
     ) -> None:
         self._cluster = cluster
-        self._connection = connection
+        self._connections = connections
         self._access = access
         self._owned = owned
         self._limits = limits
@@ -65,9 +66,9 @@ class Collection:
 
     def ask_soon(self, targets: Iterable[Target]) -> None:
         """Note that the owners of objects may be gone; those that a watch shows are not asked about."""
-        connection = self._connection()
+        connections = self._connections()
         owned = ((target, self._owned.get(target)) for target in targets)
-        asks = {target for target, found in owned if found and not _is_seen(connection, found.mark.owner)}
+        asks = {target for target, found in owned if found and not _is_seen(connections, found.mark.owner)}
         if asks:
             self._asks |= asks
             self._has_news.set()
@@ -80,6 +81,9 @@ class Collection:
 
     async def run(self, ready: Callable[[], Awaitable[None]]) -> NoReturn:
         """Collect forever; `ready` waits until all objects, and the stored counts, were read."""
+        await ready()
+        deleting = (target for target in self._owned.of_cluster(self._cluster) if self._is_deleting(target))
+        self._going |= set(deleting)  # an earlier process may have deleted them
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_AGAIN_S if self._asks or self._limits.is_halted(self._cluster) else None):
@@ -96,11 +100,14 @@ class Collection:
         candidates = [target for target in sorted(self._asks) if self._may_ask(target)]
         if not self._asks:
             await self._limits.end_halt(self._cluster)
+        orphans = [target for target in candidates if self._is_orphan(target)]
+        await self._release_orphans(orphans)
+        candidates = [target for target in candidates if target not in orphans]
         going = sum(target in self._owned for target in self._going)
-        if self._limits.is_halted(self._cluster):
-            wanted = sum(not self._is_orphan(target) for target in candidates)
-            if not await self._limits.admit(self._cluster, wanted + going):
-                return
+        if self._limits.is_halted(self._cluster) and not await self._limits.admit(
+            self._cluster, len(candidates) + going
+        ):
+            return
         gone = await self._find_gone(candidates, going=going)
         if not gone:
             return
@@ -108,35 +115,31 @@ class Collection:
             for target in candidates:
                 self._keep(target, "deletions are halted: too many would go at once")
             return
-        for target, proven in gone:
-            await self._delete(target, proven)
+        for target in gone:
+            await self._delete(target)
         await self._limits.store()
 
-    async def _find_gone(self, candidates: Sequence[Target], *, going: int) -> Sequence[tuple[Target, Owned]]:
-        """Return the objects to delete: those whose owners are gone, up to one more than the limit allows."""
-        gone: list[tuple[Target, Owned]] = []
+    async def _find_gone(self, candidates: Sequence[Target], *, going: int) -> Sequence[Target]:
+        """Return the objects whose owners are gone, up to one more than the limit allows."""
+        gone: list[Target] = []
         for target in candidates:
-            proven = await self._ask(target)
-            if proven is None:
-                continue
-            if proven.mark.propagation == "Orphan":
-                await self._release(target, proven)
-                continue
-            gone.append((target, proven))
+            if await self._ask(target) is not None:
+                gone.append(target)
             if self._limits.would_halt(self._cluster, len(gone) + going):
                 break
         return gone
 
     def _may_ask(self, target: Target) -> bool:
         """Return whether the owner of an object is to be asked about now."""
-        found, connection = self._owned.get(target), self._connection()
+        found, connections = self._owned.get(target), self._connections()
         is_here = found is not None and not found.is_deleting and found.mark.owner.cluster == self._cluster
-        if found is None or not is_here or _is_seen(connection, found.mark.owner):
+        if found is None or not is_here or _is_seen(connections, found.mark.owner):
             self._settle(target)
             return False
-        if connection is not None and connection.is_alive and not _is_read(connection, found.mark.owner):
-            self._keep(target, f"{connection.name} does not show objects of the kind of its owner now")
-            return False
+        for connection in connections:
+            if connection.is_alive and not _is_read(connection, found.mark.owner):
+                self._keep(target, f"{connection.name} does not show objects of the kind of its owner now")
+                return False
         return True
 
     async def _ask(self, target: Target) -> Owned | None:
@@ -144,15 +147,21 @@ class Collection:
         asked = self._owned.get(target)
         if asked is None:
             return None
-        answer = await ask_member(self._connection(), asked.mark.owner)
+        answer = await ask_members(self._connections(), asked.mark.owner)
         if answer.existence is Existence.THERE:
             self._settle(target, mark=asked.mark)
         elif answer.existence is Existence.UNKNOWN:
             self._keep(target, answer.reason)
         return asked if answer.existence is Existence.GONE else None
 
-    async def _delete(self, target: Target, proven: Owned) -> None:
-        """Delete an object whose owner is gone, unless it, or its mark, has changed meanwhile."""
+    async def _delete(self, target: Target) -> None:
+        """Delete an object whose owner is gone at this moment, unless it, or its mark, has changed meanwhile.
+
+        The first answer, by which the deletion was counted, may be old: the deletions before this one take time.
+        """
+        proven = await self._ask(target)
+        if proven is None or proven.mark.propagation == "Orphan":
+            return
 
         async def delete(obj: Object) -> None:
             self._going.add(target)
@@ -162,21 +171,26 @@ class Collection:
         if not await self._change(target, proven, delete):
             self._going.discard(target)
 
-    async def _release(self, target: Target, proven: Owned) -> None:
-        """Remove the mark of an object whose owner is gone, and keep the object."""
+    async def _release_orphans(self, targets: Sequence[Target]) -> None:
+        """Remove the marks of objects whose owners are gone, and keep the objects."""
+        for target in targets:
+            proven = await self._ask(target)
+            if proven is not None and proven.mark.propagation == "Orphan":
+                await self._change(target, proven, functools.partial(self._release, target))
 
-        async def release(obj: Object) -> None:
-            await self._access.patch(obj, {"annotations": {meta.GROUP_OWNER: None}})
-            log.info("owned object released", target=target, owner=proven.mark.owner.target, cluster=self._cluster)
-
-        await self._change(target, proven, release)
+    async def _release(self, target: Target, obj: Object) -> None:
+        await self._access.patch(obj, {"annotations": {meta.GROUP_OWNER: None}})
+        log.info("owned object released", target=target, cluster=self._cluster)
 
     async def _change(self, target: Target, proven: Owned, change: Callable[[Object], Awaitable[None]]) -> bool:
         """Change an object in a state in which it has the mark that was asked about; return whether that succeeded.
 
-        The owner in another mark is to be asked about.
+        The owner in another mark is to be asked about. A mark names the cluster of its object: where the local cluster
+        is another one by now, it is no mark.
         """
         try:
+            if await self._access.cluster_id() != self._owned.cluster:
+                return False
             obj = await self._access.read_again(proven.kind, target.key, uid=proven.uid)
             if obj is not None:
                 now = self._owned.read(obj)
@@ -188,6 +202,10 @@ class Collection:
             return False
         self._settle(target, mark=proven.mark)
         return True
+
+    def _is_deleting(self, target: Target) -> bool:
+        found = self._owned.get(target)
+        return found is not None and found.is_deleting
 
     def _is_orphan(self, target: Target) -> bool:
         found = self._owned.get(target)
@@ -207,8 +225,12 @@ class Collection:
         self._kept.pop(target, None)
 
 
-def _is_seen(connection: MemberConnection | None, owner: Owner) -> bool:
-    """Return whether a watch shows an owner."""
+def _is_seen(connections: Iterable[MemberConnection], owner: Owner) -> bool:
+    """Return whether a watch shows an owner at each of these members."""
+    return bool(shown := [_shows(connection, owner) for connection in connections]) and all(shown)
+
+
+def _shows(connection: MemberConnection, owner: Owner) -> bool:
     found = (stream.objects.get(owner.key) for stream in streams_of(connection, owner))
     return any(obj is not None and obj.uid == owner.uid for obj in found)
 

@@ -58,7 +58,7 @@ class CollectionLimits:
     def halts(self) -> Mapping[ClusterUID, CollectionHalt]:
         """Return the halts, without the number that waits."""
         return {
-            cluster: CollectionHalt(cluster, count.halted_at, 0, self._command(count))
+            cluster: CollectionHalt(cluster, count.halted_at, 0, self._command(cluster, count))
             for cluster, count in sorted(self._counts.items())
             if count.halted_at
         }
@@ -90,12 +90,13 @@ class CollectionLimits:
         """
         count = self._of(cluster)
         was_halted = bool(count.halted_at)
-        allowed = await self._read_allowed() if was_halted else ""
+        allowed = await self._read_allowed(cluster) if was_halted else ""
         found = self._judge(cluster, wanted, allowed=allowed)
         count.keep(found)
         if count.halted_at and not was_halted:
             log.warning(
-                "deletions of owned objects halted", cluster=cluster, waiting=wanted, allow=self._command(count)
+                "deletions of owned objects halted", cluster=cluster, waiting=wanted,
+                allow=self._command(cluster, count),
             )  # fmt: skip
         await self.store()
         return found.verdict is not LimitVerdict.HALT
@@ -150,14 +151,19 @@ class CollectionLimits:
     def _count(self, window: Window | None) -> DeletionCount:
         return DeletionCount(window, is_here=self._owned.__contains__)
 
-    async def _read_allowed(self) -> str:
+    async def _read_allowed(self, cluster: ClusterUID) -> str:
         """Return the moment of the halt that a person has allowed; empty for none."""
         found = await self._local.get("configmaps", self.name, namespace=self._access.namespace)
-        return found.annotations.get(meta.ALLOW_DELETIONS, "") if found is not None else ""
+        return found.annotations.get(_allowance_of(cluster), "") if found is not None else ""
 
-    def _command(self, count: DeletionCount) -> str:
+    def _command(self, cluster: ClusterUID, count: DeletionCount) -> str:
         place = f"-n {self._access.namespace} annotate --overwrite configmap {self.name}"
-        return f"kubectl {place} {meta.ALLOW_DELETIONS}={count.halted_at}"
+        return f"kubectl {place} {_allowance_of(cluster)}={count.halted_at}"
+
+
+def _allowance_of(cluster: ClusterUID) -> str:
+    """Return the annotation that allows the deletions of one cluster's halt."""
+    return f"{meta.ALLOW_DELETIONS}.{cluster}"
 
 
 def _spell(window: Window) -> str:

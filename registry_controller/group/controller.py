@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import NoReturn, Protocol, Self
+from typing import Any, NoReturn, Protocol, Self
 
-from registry_controller.api.errors import InvalidOption
+from registry_controller.api.errors import InvalidOption, RegistryError
 from registry_controller.api.selection import Selection
 from registry_controller.group.collector import Collector
 from registry_controller.group.objects import Event, Key
@@ -57,10 +57,10 @@ class Controller:
     def __init__(self, group: Watched, reconcile: Callable[[Key], Awaitable[float | None]], *, workers: int) -> None:
         self._group = group
         self._reconcile = reconcile
-        self._workers = workers
-        self._queue = WorkQueue[Key](at_once=max(1, workers - 1))
+        self._queue = WorkQueue[Key](at_once=max(1, workers))
         self._sources: list[tuple[Watch, KeysOf]] = []
         self._requests: list[StreamRequest] = []
+        self._has_run = False
 
     def watches(
         self,
@@ -109,20 +109,21 @@ class Controller:
     async def run(self) -> None:
         """Reconcile until cancelled; the first keys once each member was read, or is known to be silent.
 
-        InvalidOption without a kind to watch, and while the members of the group are not engaged.
+        InvalidOption without a kind to watch, at the second run, and while the members of the group are not engaged.
         """
+        if self._has_run:
+            raise InvalidOption("a controller runs once: make another one")
         if not self._sources:
             raise InvalidOption("a controller needs a kind that gives it keys: call watches first")
         await self._group.wait_known()
+        self._has_run = True
         async with asyncio.TaskGroup() as scope:
             read = [asyncio.Event() for _ in self._sources]
             for (watch, keys), is_read in zip(self._sources, read, strict=True):
                 scope.create_task(self._take(watch, keys, is_read), name="controller source")
             for is_read in read:
                 await is_read.wait()
-            for number in range(self._workers):
-                worker = work(self._queue, self._reconcile)
-                scope.create_task(worker, name=f"controller worker {number}")
+            await call_with_keys(self._queue, self._reconcile, name=name_function(self._reconcile))
 
     async def _take(self, watch: Watch, keys: KeysOf, is_read: asyncio.Event) -> None:
         """Add the keys of a watch's events; `is_read` is set once the watch has reported the state of each member."""
@@ -131,7 +132,7 @@ class Controller:
             is_read.set()
         async with watch:
             async for event in watch:
-                for key in keys(event):
+                for key in _read_keys(keys, event):
                     self.add(key)
                 if event.object is None:
                     waits_for.discard(event.member)
@@ -139,21 +140,58 @@ class Controller:
                         is_read.set()
 
 
-async def work(queue: WorkQueue[Key], reconcile: Callable[[Key], Awaitable[float | None]]) -> NoReturn:
-    """Take keys from a queue, forever, and call a function of the user with each; after an error its key comes back."""
-    while True:
-        key, _ = await queue.get()
-        try:
-            after_s = await reconcile(key)
-        except Exception as error:  # the other keys go on
-            delay_s = queue.retry(key)
+def name_function(function: Callable[..., Any]) -> str:
+    """Return the name of a function of the user, for the log."""
+    return str(getattr(function, "__qualname__", None) or repr(function))
+
+
+def _read_keys(keys: KeysOf, event: Event) -> Iterable[Key]:
+    """Return the keys of an event; TypeError for another value."""
+    found = keys(event)
+    listed = list(found) if isinstance(found, Iterable) else [found]
+    if not all(isinstance(key, Key) for key in listed):
+        raise TypeError(f"{name_function(keys)}, the `keys` of a controller, must return Keys, in a list for example")
+    return listed
+
+
+async def call_with_keys(
+    queue: WorkQueue[Key], function: Callable[[Key], Awaitable[float | None]], *, name: str
+) -> NoReturn:
+    """Call a function of the user with each key of a queue, forever; after an error its key comes back.
+
+    The log has the traceback of an error, unless it is one of this library, which names the cure.
+
+    The queue limits how many keys of one member run at once, so that no member takes the turns of another one.
+    """
+    async with asyncio.TaskGroup() as scope:
+        while True:
+            key, _ = await queue.get()
+            scope.create_task(_call_with_key(queue, function, key, name=name), name=f"{name} {key}")
+
+
+async def _call_with_key(
+    queue: WorkQueue[Key], function: Callable[[Key], Awaitable[float | None]], key: Key, *, name: str
+) -> None:
+    try:
+        after_s = await function(key)
+    except (Exception, asyncio.CancelledError) as error:  # the other keys go on
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        retry_s = round(queue.retry(key), 3)
+        if isinstance(error, RegistryError):
             log.warning(
-                "reconciliation failed", member=key.member, namespace=key.namespace, name=key.name,
-                error=describe(error), retryAfterS=round(delay_s, 3),
+                "function has failed", function=name, member=key.member, namespace=key.namespace, name=key.name,
+                error=describe(error), retryAfterS=retry_s,
             )  # fmt: skip
         else:
-            queue.reset_backoff(key)
-            if after_s is not None:
-                queue.add_after(key, after_s, key.member)
-        finally:
-            queue.done(key)
+            log.exception(
+                "function has failed", error=error, function=name, member=key.member, namespace=key.namespace,
+                name=key.name, retryAfterS=retry_s,
+            )  # fmt: skip
+    else:
+        queue.reset_backoff(key)
+        if after_s is not None:
+            queue.add_after(key, after_s, key.member)
+    finally:
+        queue.done(key)

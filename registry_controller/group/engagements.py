@@ -1,7 +1,8 @@
 """Engages the members of a group, and disengages those that were missing for long.
 
-Laws: a member that is missing for less than 30 s has not left, nor one that is missing while the source is silent · the
-failure of one member never affects another.
+Laws: a member that is missing for less than 30 s has not left, nor one that is missing while the source is silent · a
+member keeps its name while a Cluster of that name has its ID, and has no second one · the failure of one member never
+affects another.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from registry_controller.api.meta import ClusterUID
@@ -75,24 +77,28 @@ class Engagements:
         self._engaged = engaged
         self._problem = problem
         self._evaluations = EvaluationLimiter()
+        self._held_back: tuple[Mapping[str, MemberSpec], asyncio.TaskGroup] | None = None
 
-    def find(self, cluster: ClusterUID) -> MemberConnection | None:
-        """Return the connection to the member that has proven this ID; None without one."""
+    def find(self, cluster: ClusterUID) -> Sequence[MemberConnection]:
+        """Return the connections to the members that have proven this ID: several for a clone, or a second context."""
         connections = (engagement.connection for engagement in self.by_name.values())
-        return next((found for found in connections if cluster and found.dialer.cluster_id == cluster), None)
+        return [found for found in connections if cluster and found.dialer.cluster_id == cluster]
 
     def find_name(self, cluster: ClusterUID) -> str:
-        """Return the name of the member with an ID; empty where there is no such member."""
-        found = self.find(cluster)
-        return found.name if found is not None else ""
+        """Return the name of the first member with an ID; empty where there is no such member."""
+        return next((found.name for found in self.find(cluster)), "")
 
     def find_id(self, member: str) -> ClusterUID:
-        """Return the ID of a member; empty where it is not known."""
+        """Return the ID that a member proved last; empty where it is not known."""
         found = self.by_name.get(member)
-        return found.member.cluster_id if found is not None else ClusterUID("")
+        if found is None:
+            return ClusterUID("")
+        dialer = found.connection.dialer
+        return dialer.identity.cluster_id if isinstance(dialer, ContextDialer | SecretDialer) else dialer.cluster_id
 
     def set_members(self, found: Mapping[str, MemberSpec], scope: asyncio.TaskGroup) -> None:
         """Engage the members that are new, in tasks of a scope, and disengage those that were missing for long."""
+        found = self._keep_names(found, scope)
         unreadable = {name: spec.problem for name, spec in found.items() if spec.problem and not _can_read(spec)}
         for name, problem in unreadable.items():
             if self.unreadable.get(name) != problem:
@@ -110,8 +116,27 @@ class Engagements:
             elif _can_read(spec):
                 self._engage(spec, scope)
 
+    def _keep_names(self, found: Mapping[str, MemberSpec], scope: asyncio.TaskGroup) -> Mapping[str, MemberSpec]:
+        """Return the members under the names that they are engaged with.
+
+        One whose engaged name is missing is held back until that has left.
+        """
+        names = {engaged.spec.cluster_id: name for name, engaged in self.by_name.items() if engaged.spec.cluster_id}
+        kept: dict[str, MemberSpec] = {}
+        self._held_back = None
+        for name, spec in found.items():
+            engaged = names.get(spec.cluster_id, name) if not spec.is_local else name
+            if engaged == name or engaged in spec.aliases:
+                kept[engaged] = replace(spec, name=engaged)
+            elif engaged in found:  # another cluster has that name now
+                kept[name] = spec
+            else:
+                self._held_back = found, scope
+        return kept
+
     def end(self) -> None:
         """Disengage all members."""
+        self._held_back = None
         for name in list(self.by_name):
             self._disengage(name)
 
@@ -150,6 +175,8 @@ class Engagements:
             self._let_leave(name)
         else:
             self._leave(name, _MISSING)
+            if self._held_back is not None:
+                self.set_members(*self._held_back)
 
     def _replace(self, name: str, scope: asyncio.TaskGroup, reason: str) -> None:
         """Disengage the cluster that a name led to, and engage the one that it leads to now."""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
-from registry_controller.api.errors import InvalidOption
+from registry_controller.api.errors import InvalidObject, InvalidOption
 from registry_controller.api.selection import Selection
 from registry_controller.api.selectors import parse_selector
 from registry_controller.group.collector import Collector
@@ -35,9 +36,12 @@ from registry_controller.group.streams import StreamRequest
 from registry_controller.group.watching import NOT_ENGAGED, Watch
 from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.kubeconfig import Credentials
+from registry_controller.kube.rest_config import check_contexts
 
 if TYPE_CHECKING:
     from registry_controller.group.kopf_handlers import KopfHandlers
+
+_WORD: Final = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9.-]+)?")
 
 
 class Group(Mapping[str, Member]):
@@ -98,12 +102,14 @@ class Group(Mapping[str, Member]):
     ) -> Self:
         """Return the clusters of contexts as a group, for people who have none yet.
 
-        The empty context is the cluster of the Pod, or of the current context.
+        The empty context is the cluster of the Pod, or of the current context. InvalidOption for a context that the
+        kubeconfig does not have.
 
         With `operator`, `group.local` writes to the cluster of `local_context`. InvalidOption for one without the
         other.
         """
         local = _make_local(kubeconfig, local_context, operator=operator, namespace=operator_namespace)
+        check_contexts(kubeconfig, [context for context in contexts if context])
         found = [_context(kubeconfig, context or None) for context in contexts]
         return cls(ContextSource(found, local=local_context), local=local)
 
@@ -229,8 +235,11 @@ class Group(Mapping[str, Member]):
         """Watch a kind in all members, also in those that come later.
 
         `resource` is a word that kubectl takes: `pods`, `jobs.batch`, `deployments.v1.apps`; each member may serve
-        another version. Without `namespace`, all namespaces. InvalidObject for a wrong selector.
+        another version. Without `namespace`, all namespaces. InvalidObject for a wrong selector, and for a text that is no
+        such word.
         """
+        if not _WORD.fullmatch(resource):
+            raise InvalidObject("resource", "must be a word that kubectl takes, as pods or deployments.v1.apps")
         labels = parse_selector(label_selector)
         request = StreamRequest(resource, Selection(namespace, label_selector, field_selector), metadata_only)
         watch = Watch(namespace=namespace, labels=labels, is_engaged=lambda: self.is_running, ended=self._end_watch)

@@ -15,16 +15,17 @@ import contextlib
 import functools
 import inspect
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, NoReturn, Protocol, TypeVar, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import kopf
 
 from registry_controller.api.errors import InvalidObject
-from registry_controller.group.controller import Watched, key_of_object, work
+from registry_controller.group.controller import Watched, call_with_keys, key_of_object, name_function
 from registry_controller.group.objects import Event, EventType, Key, Object
 from registry_controller.report.lines import describe
 from registry_controller.report.logs import get_logger
@@ -35,6 +36,8 @@ log = get_logger(__name__)
 _WORKERS: Final = 4
 
 Handler = Callable[..., Any]
+Filter = Mapping[str, Any]
+"""Texts, functions, kopf.PRESENT or kopf.ABSENT, by the names of labels or annotations."""
 _H = TypeVar("_H", bound=Handler)
 
 
@@ -52,26 +55,39 @@ class RunnableGroup(Watched, Protocol):
     ) -> None: ...
 
 
+class _Latest(NamedTuple):
+    """The latest event of an object, or of the state of a member, and the memo of the object."""
+
+    event: Event
+    memo: kopf.Memo
+
+
 @dataclass(slots=True)
 class _Registered:
     """A handler, and the state of its objects; with `is_of_state`, of the members that have them."""
 
     resource: str
     namespace: str
-    labels: Mapping[str, Any]
-    annotations: Mapping[str, Any]
+    labels: Filter
+    annotations: Filter
     when: Callable[..., bool] | None
     call: Handler
     is_of_state: bool = False
-    queue: WorkQueue[Key] = field(default_factory=lambda: WorkQueue[Key](at_once=_WORKERS - 1))
-    latest: dict[Key, Event] = field(default_factory=dict)
-    memos: dict[Key, kopf.Memo] = field(default_factory=dict)
+    queue: WorkQueue[Key] = field(default_factory=lambda: WorkQueue[Key](at_once=_WORKERS))
+    latest: dict[Key, _Latest] = field(default_factory=dict)
 
     def keys_of(self, event: Event) -> Iterable[Key]:
         """Return the key of an event that is for this handler."""
         if self.is_of_state:
             return (Key(event.member, "", ""),) if event.object is None else ()
         return key_of_object(event)
+
+    def selects(self, obj: Object | None) -> bool:
+        """Return whether an object passes the filters, as far as no function is asked."""
+        return obj is None or (
+            all(_passes(value, obj.labels.get(name)) for name, value in self.labels.items())
+            and all(_passes(value, obj.annotations.get(name)) for name, value in self.annotations.items())
+        )
 
 
 class KopfHandlers:
@@ -84,14 +100,15 @@ class KopfHandlers:
     def __init__(self, group: RunnableGroup) -> None:
         self._group = group
         self._registered: list[_Registered] = []
+        self._memos = WeakValueDictionary[tuple[str, str], kopf.Memo]()
 
     def on_event(
         self,
         resource: str,
         *,
         namespace: str = "",
-        labels: Mapping[str, Any] | None = None,
-        annotations: Mapping[str, Any] | None = None,
+        labels: Filter | None = None,
+        annotations: Filter | None = None,
         when: Callable[..., bool] | None = None,
     ) -> Callable[[_H], _H]:
         """Call a function with the events of a kind in all members, as `kopf.on.event` does in one cluster.
@@ -151,7 +168,10 @@ class KopfHandlers:
                 tasks = [
                     scope.create_task(task, name=f"kopf handler {one.resource}")
                     for one in self._registered
-                    for task in (self._take(one), *_list_workers(one))
+                    for task in (
+                        self._take(one),
+                        call_with_keys(one.queue, functools.partial(_handle, one), name=name_function(one.call)),
+                    )
                 ]
                 yield
                 for task in tasks:
@@ -159,14 +179,24 @@ class KopfHandlers:
 
     async def _take(self, one: _Registered) -> None:
         watch = self._group.watch(
-            one.resource, namespace=one.namespace, label_selector=_spell_labels(one.labels), field_selector="",
-            metadata_only=one.is_of_state,
-        )  # fmt: skip
+            one.resource, namespace=one.namespace, label_selector="", field_selector="", metadata_only=one.is_of_state
+        )
         async with watch:
             async for event in watch:
                 for key in one.keys_of(event):
-                    one.latest[key] = event
-                    one.queue.add(key, key.member)
+                    if one.selects(event.object):
+                        one.latest[key] = _Latest(event, self._memo_of(event))
+                        one.queue.add(key, key.member)
+                    else:
+                        one.latest.pop(key, None)
+
+    def _memo_of(self, event: Event) -> kopf.Memo:
+        """Return the memo of an object, which all handlers share while one of them knows the object."""
+        place = event.member, event.object.uid if event.object is not None else ""
+        memo = self._memos.get(place)
+        if memo is None:
+            memo = self._memos[place] = kopf.Memo()
+        return memo
 
 
 class _Service:
@@ -180,7 +210,7 @@ class _Service:
     async def start(self, create_task: Callable[..., asyncio.Task[None]]) -> None:
         """Engage the members, and return then; raises what prevents that."""
         task = create_task(self._serve(), name="group")
-        task.add_done_callback(lambda _: self._started.set())
+        task.add_done_callback(self._note_end)
         self._tasks.append(task)
         await self._started.wait()
         if task.done():
@@ -192,52 +222,72 @@ class _Service:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        self._started.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("handlers of the group have ended", error=describe(error))
+
     async def _serve(self) -> None:
         async with self._serving():
             self._started.set()
             await self._ending.wait()
 
 
-def _list_workers(one: _Registered) -> Iterator[Coroutine[Any, Any, NoReturn]]:
-    return (work(one.queue, functools.partial(_handle, one)) for _ in range(_WORKERS))
-
-
 async def _handle(one: _Registered, key: Key) -> float | None:
     """Call a handler with the latest event of an object; forget an object whose deletion it has seen."""
-    event = one.latest.get(key)
-    if event is None:
+    latest = one.latest.get(key)
+    if latest is None:
         return None
     try:
-        await _call(one, key, event)
+        await _call(one, key, latest)
     except kopf.TemporaryError as error:
-        log.info("handler asks to be called later", member=key.member, namespace=key.namespace, name=key.name)
+        if error.delay is None:
+            raise
+        log.info(
+            "handler asks to be called later", handler=name_function(one.call), member=key.member,
+            namespace=key.namespace, name=key.name, reason=str(error), afterS=error.delay,
+        )  # fmt: skip
         return error.delay
     except kopf.PermanentError as error:
         log.warning(
-            "handler has failed for good", member=key.member, namespace=key.namespace, name=key.name,
-            error=describe(error),
+            "handler has failed for good", handler=name_function(one.call), member=key.member,
+            namespace=key.namespace, name=key.name, reason=str(error),
         )  # fmt: skip
-    if event.type in (EventType.DELETED, EventType.LEFT) and one.latest.get(key) is event:
+    if latest.event.type in (EventType.DELETED, EventType.LEFT) and one.latest.get(key) is latest:
         del one.latest[key]
-        one.memos.pop(key, None)
     return None
 
 
-async def _call(one: _Registered, key: Key, event: Event) -> None:
+async def _call(one: _Registered, key: Key, latest: _Latest) -> None:
+    event, obj = latest.event, latest.event.object
     given: dict[str, Any] = {
         "type": event.type.value,
         "cluster": key.member,
         "logger": logging.getLogger(one.call.__module__),
-        "memo": one.memos.setdefault(key, kopf.Memo()),
-        **({"reason": event.reason} if event.object is None else _describe_object(event, event.object)),
+        "memo": latest.memo,
+        **({"reason": event.reason} if obj is None else _describe_object(event, obj)),
     }
-    are_chosen = (_matches(one.annotations, "annotations", given), _matches(one.labels, "labels", given))
-    if not all(are_chosen) or (one.when is not None and not one.when(**given)):
+    if obj is not None and not (
+        all(_passes(value, obj.labels.get(name), given) for name, value in one.labels.items())
+        and all(_passes(value, obj.annotations.get(name), given) for name, value in one.annotations.items())
+    ):
         return
-    if inspect.iscoroutinefunction(one.call):
+    if one.when is not None and not one.when(**given):
+        return
+    if inspect.iscoroutinefunction(inspect.unwrap(one.call)):
         await one.call(**given)
     else:
-        await asyncio.to_thread(one.call, **given)
+        result = await asyncio.to_thread(_call_in_thread, one.call, given)
+        if inspect.isawaitable(result):
+            await result
+
+
+def _call_in_thread(call: Handler, given: Mapping[str, Any]) -> Any:
+    """Call a function; RuntimeError for a StopIteration, which no future can carry."""
+    try:
+        return call(**given)
+    except StopIteration as error:
+        raise RuntimeError("the handler raised StopIteration") from error
 
 
 def _describe_object(event: Event, obj: Object) -> dict[str, Any]:
@@ -256,33 +306,16 @@ def _describe_object(event: Event, obj: Object) -> dict[str, Any]:
     }
 
 
-def _check_filter(path: str, wanted: Mapping[str, Any]) -> None:
+def _check_filter(path: str, wanted: Filter) -> None:
     for name, value in wanted.items():
         if not (isinstance(value, str) or value in (kopf.PRESENT, kopf.ABSENT) or callable(value)):
             raise InvalidObject(f"{path}.{name}", "must be a text, kopf.PRESENT, kopf.ABSENT or a function")
 
 
-def _matches(wanted: Mapping[str, Any], part: str, given: Mapping[str, Any]) -> bool:
-    """Return whether labels or annotations pass a filter, which kopf defines."""
-    for name, value in wanted.items():
-        found = given[part].get(name)
-        if value is kopf.PRESENT or value is kopf.ABSENT:
-            passes = (found is None) is (value is kopf.ABSENT)
-        else:
-            passes = value(found, **given) if callable(value) else found == value
-        if not passes:
-            return False
-    return True
-
-
-def _spell_labels(labels: Mapping[str, Any]) -> str:
-    """Return the part of a filter of labels that an API server can apply, as a selector."""
-    parts = []
-    for name, value in labels.items():
-        if value is kopf.PRESENT:
-            parts.append(name)
-        elif value is kopf.ABSENT:
-            parts.append(f"!{name}")
-        elif isinstance(value, str):
-            parts.append(f"{name}={value}")
-    return ",".join(parts)
+def _passes(wanted: Any, found: str | None, given: Mapping[str, Any] | None = None) -> bool:
+    """Return whether a label or annotation passes a filter, as in kopf; without `given`, a function is not asked."""
+    if wanted is kopf.PRESENT or wanted is kopf.ABSENT:
+        return (found is None) is (wanted is kopf.ABSENT)
+    if callable(wanted):
+        return given is None or bool(wanted(found, **given))
+    return bool(found == wanted)

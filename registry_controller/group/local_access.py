@@ -86,7 +86,6 @@ class LocalAccess:
         self._connecting = asyncio.Lock()
         self._connected: Connected | None = None
         self._found: dict[str, tuple[GVK, GVR]] = {}
-        self._cluster_id = ClusterUID("")
 
     async def run(self) -> None:
         """Write the Events, forever."""
@@ -118,11 +117,9 @@ class LocalAccess:
             raise
 
     async def cluster_id(self) -> ClusterUID:
-        """Return the ID of the cluster: the UID of its namespace kube-system."""
-        if not self._cluster_id:
-            async with self.use() as connected:
-                self._cluster_id = await connected.client.read_id()
-        return self._cluster_id
+        """Read the ID of the cluster, the UID of its namespace kube-system: it may have been rebuilt."""
+        async with self.use() as connected:
+            return await connected.client.read_id()
 
     async def find(self, resource: str) -> tuple[GVK, GVR]:
         """Find a kind by a word that kubectl takes; NotServed when no kind matches."""

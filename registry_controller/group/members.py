@@ -100,6 +100,7 @@ class MemberConnection(PeerConnection[Dialer | ContextDialer]):
                 observer=self,
                 find=functools.partial(_find_scope, stream) if stream.kind.group else None,  # the core group has one
                 turns=self._evaluations,
+                prove=self.dialer.prove,
             )
         await reflector.run()
 

@@ -27,7 +27,7 @@ class Object:
     is_deleting: bool
     generation: int
     labels: Mapping[str, str]
-    annotations: Mapping[str, str]
+    annotations: Mapping[str, str] = field(repr=False)  # they may hold the data of a Secret
     _partial: PartialObject | None = field(default=None, repr=False, compare=False)
 
     @property

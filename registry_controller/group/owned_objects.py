@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.group.objects import Object, read_object
-from registry_controller.group.ownership import OwnerMark, read_mark
+from registry_controller.group.ownership import Owner, OwnerMark, read_mark
 from registry_controller.kube.object import PartialObject
 from registry_controller.watch.event_handler import EventHandler
 
@@ -38,13 +38,17 @@ class OwnedChange(NamedTuple):
 
 
 class OwnedObjects:
-    """The marked objects of the kinds that are watched. `changed` is called with each change."""
+    """The marked objects of the kinds that are watched. `changed` is called with each change.
 
-    def __init__(self, *, operator: str, changed: Callable[[OwnedChange], None]) -> None:
-        self.cluster = ClusterUID("")
+    `cluster` is the ID of the local cluster. Several watches may show an object: it is here while one of them does.
+    """
+
+    def __init__(self, *, operator: str, cluster: ClusterUID, changed: Callable[[OwnedChange], None]) -> None:
+        self.cluster = cluster
         self._operator = operator
         self._changed = changed
         self._by_target: dict[Target, Owned] = {}
+        self._shown_by: dict[Target, set[object]] = collections.defaultdict(set)
         self._of_owner: dict[tuple[ClusterUID, Target], set[Target]] = collections.defaultdict(set)
         self._of_cluster: dict[ClusterUID, set[Target]] = collections.defaultdict(set)
 
@@ -54,6 +58,11 @@ class OwnedObjects:
     def get(self, target: Target) -> Owned | None:
         """Return an object; None where it is not here, or has no mark."""
         return self._by_target.get(target)
+
+    @property
+    def owners(self) -> Collection[Owner]:
+        """Return the owners."""
+        return {found.mark.owner for found in self._by_target.values()}
 
     @property
     def clusters(self) -> Collection[ClusterUID]:
@@ -75,9 +84,22 @@ class OwnedObjects:
             return None
         return Owned(obj.kind, obj.uid, obj.revision, mark, obj.is_deleting)
 
-    def put(self, kind: GVK, key: ObjectKey, found: Owned | None) -> None:
-        """Take the present state of an object; None where it is gone, or has no mark."""
+    def drop(self, watch: object, kind: GVK, key: ObjectKey) -> None:
+        """Note that a watch does not show an object any more."""
         target = _target(kind, key)
+        self._shown_by[target].discard(watch)
+        if not self._shown_by[target]:
+            self._put(target, None)
+
+    def put(self, watch: object, kind: GVK, key: ObjectKey, found: Owned | None) -> None:
+        """Take the present state of an object, which a watch shows; None where it has no mark."""
+        target = _target(kind, key)
+        self._shown_by[target].add(watch)
+        self._put(target, found)
+
+    def _put(self, target: Target, found: Owned | None) -> None:
+        if found is None:
+            self._shown_by.pop(target, None)
         before = self._by_target.get(target)
         if before == found:
             return
@@ -95,33 +117,46 @@ class OwnedObjects:
 
 
 class OwnedHandler(EventHandler):
-    """Fills the marked objects from the watch of a kind.
+    """Fills the marked objects from the watch of a kind; `kind` has the version that is served now.
+
+    `reset` is called where the cluster has another history.
 
     `synced` is called once all of them were read, `report` with the reason why they may be out of date, and with an
     empty text when they are not.
     """
 
     def __init__(
-        self, kind: GVK, owned: OwnedObjects, *, synced: Callable[[], None], report: Callable[[str], None]
+        self,
+        kind: GVK,
+        owned: OwnedObjects,
+        *,
+        synced: Callable[[], None],
+        reset: Callable[[], None],
+        report: Callable[[str], None],
     ) -> None:
-        self._kind = kind
+        self.kind = kind
         self._owned = owned
         self._synced = synced
+        self._reset = reset
         self._report = report
 
     def on_object(self, obj: PartialObject) -> None:
         """Take an object's present state."""
-        found = read_object(obj, kind=self._kind, metadata_only=True)
-        self._owned.put(self._kind, obj.key, self._owned.read(found))
+        found = read_object(obj, kind=self.kind, metadata_only=True)
+        self._owned.put(self, self.kind, obj.key, self._owned.read(found))
 
     def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         """Take the deletion of an object."""
-        self._owned.put(self._kind, key, None)
+        self._owned.drop(self, self.kind, key)
 
     def on_synced(self, revision: int) -> None:
         """Note that all objects are known."""
         self._report("")
         self._synced()
+
+    def on_reset(self) -> None:
+        """Note that the cluster may be another one."""
+        self._reset()
 
     def on_error(self, error: RegistryError) -> None:
         """Report why the objects may be out of date."""

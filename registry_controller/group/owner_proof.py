@@ -1,12 +1,13 @@
 """Reads at a member whether an owner is gone.
 
 Laws: only the NotFound of the named object, or another uid under its name, from the cluster whose ID is in the mark,
-proves that it is gone · silence, a refusal and a kind that is not served prove nothing.
+and which shows that ID after its answer, proves that it is gone · silence, a refusal and a kind that is not served
+prove nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -35,17 +36,28 @@ class Answer(NamedTuple):
     reason: str = ""
 
 
-def streams_of(connection: MemberConnection | None, owner: Owner) -> Iterator[MemberStream]:
+def streams_of(connection: MemberConnection, owner: Owner) -> Iterator[MemberStream]:
     """List the streams of a member that show the kind of an owner."""
-    for stream in connection.streams.values() if connection is not None else ():
+    for stream in connection.streams.values():
         if stream.kind is not None and (stream.kind.group, stream.kind.kind) == (owner.group, owner.kind):
             yield stream
 
 
-async def ask_member(connection: MemberConnection | None, owner: Owner) -> Answer:
-    """Read an owner by name at its member."""
-    if connection is None:
+async def ask_members(connections: Sequence[MemberConnection], owner: Owner) -> Answer:
+    """Read an owner by name at the members with the ID of its cluster: it is gone where all of them answer that.
+
+    Several members have one ID where a cluster was cloned, or is reached by several names.
+    """
+    if not connections:
         return Answer(Existence.UNKNOWN, "no member of the group has the ID of its owner's cluster")
+    for connection in connections:
+        answer = await _ask_member(connection, owner)
+        if answer.existence is not Existence.GONE:
+            return answer
+    return Answer(Existence.GONE)
+
+
+async def _ask_member(connection: MemberConnection, owner: Owner) -> Answer:
     reader, discovery = connection.reader, connection.discovery
     if reader is None or discovery is None or not connection.is_alive:
         return Answer(Existence.UNKNOWN, f"{connection.name} is silent: {connection.failure or 'it is not connected'}")
@@ -64,6 +76,7 @@ async def ask_member(connection: MemberConnection | None, owner: Owner) -> Answe
             is_there = False
         else:
             is_there = found.uid == owner.uid
+        await connection.dialer.prove(reader)  # another cluster may answer at its address since it was proven
     except RegistryError as error:
         return Answer(Existence.UNKNOWN, f"{connection.name}: {with_grant(error, is_local=False)}")
     if connection.reader is not reader or connection.dialer.cluster_id != owner.cluster:

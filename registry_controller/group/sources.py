@@ -6,8 +6,9 @@ Law: a source only reports which members there are, and how they are reached; `g
 from __future__ import annotations
 
 import asyncio
+import collections
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from registry_controller.api import meta
@@ -42,6 +43,7 @@ class MemberSpec:
     """A member, and how it is reached: over a context, or over `ways`, in their order.
 
     A member without either cannot be reached now; `problem` is why. One with a `cluster_id` must be that cluster.
+    `aliases` are the names of other Clusters with its ID.
     """
 
     name: str
@@ -50,6 +52,7 @@ class MemberSpec:
     ways: tuple[Credentials, ...] = ()
     is_local: bool = False
     problem: str = ""
+    aliases: frozenset[str] = frozenset()
 
 
 Found = Callable[[Mapping[str, MemberSpec]], None]
@@ -87,7 +90,9 @@ class ContextSource:
 
 
 class _HomeCache(EventHandler, Generic[_T]):
-    """The objects of a kind in the local cluster, as `read` returns them; None for one that cannot be used.
+    """The objects of a kind in the local cluster, as `read` returns them; None for one that cannot be read.
+
+    Such an object stays as it was when it could be read: it is there.
 
     `changed` is called at each change from the first complete list on, and `reset` when the history of the cluster is
     another one, until the next list is complete. `problem` is why the changes do not come.
@@ -108,9 +113,7 @@ class _HomeCache(EventHandler, Generic[_T]):
 
     def on_object(self, obj: PartialObject) -> None:
         found = self._read(obj)
-        if found is None:
-            self.found.pop(obj.key, None)
-        else:
+        if found is not None:
             self.found[obj.key] = found
         self._report()
 
@@ -268,7 +271,15 @@ class ClusterSource:
         if not self._specs and any(found.waiting for found in resolved.values()):
             return  # the first answer is a whole one
         described = {name: self._describe(found, local=self._local) for name, found in resolved.items()}
-        self._specs = {name: spec for name, spec in described.items() if spec is not None}
+        aliases: dict[str, set[str]] = collections.defaultdict(set)
+        for name, found in resolved.items():
+            if found.alias_of and not found.disabled:
+                aliases[found.alias_of].add(name)
+        self._specs = {
+            name: replace(spec, aliases=frozenset(aliases[name]))
+            for name, spec in described.items()
+            if spec is not None
+        }
         self._found(self._specs)
 
     def _resolve(self) -> Mapping[str, ResolvedCluster]:

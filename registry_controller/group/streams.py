@@ -162,7 +162,7 @@ class MemberStream(EventHandler):
         if not (isinstance(error, Forbidden) and error.lacks_right):
             return str(error)
         label = describe_grant(meta.READER_AGGREGATED, place="there")
-        return f"{error}; {'grant it to the user of that context' if self._by_context else label}"
+        return f"{error}; {'grant it there to the account of this program' if self._by_context else label}"
 
     def on_recovered(self) -> None:
         """Note that the objects are current again; after a list that was reported already."""

@@ -208,11 +208,15 @@ class Discovery:
         NotServed when no kind matches. The core group has precedence, then the order of the server decides.
         """
         name, _, within = word.lower().partition(".")
+        known = list[str]()
         async for part in self._read_all(_NEEDED, within=within):
             for kind, gvr, resource in part.fresh if part is not None else ():
                 if name in resource.words:
                     return kind, gvr
-        raise NotServed(f"{self._reader.server}: serves no kind {word} for list and watch")
+                known += filter(_WORD.match, resource.words)
+        similar = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+        hint = f"; did you mean {similar[0]}?" if similar else ""
+        raise NotServed(f"{self._reader.server}: serves no kind {word} for list and watch{hint}")
 
     async def _read_all(self, verbs: frozenset[str], *, within: str = "") -> AsyncIterator[_Part | None]:
         """Read the kinds with `verbs` of every API version; yield None for a version that does not answer.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -130,6 +130,20 @@ def _name_source(kubeconfig: Path | None) -> str:
     return f"kubeconfig {files}" if files else f"ServiceAccount in {_ACCOUNT}"
 
 
+def check_contexts(kubeconfig: Path | str | None, contexts: Iterable[str]) -> None:
+    """Raise InvalidOption for a context that the kubeconfig does not have; without `kubeconfig`, that of kubectl."""
+    files = str(kubeconfig or os.environ.get("KUBECONFIG") or _DEFAULT.expanduser())
+    for context in contexts:
+        _check_exists(files)
+        try:
+            found, _ = list_kube_config_contexts(config_file=files)  # type: ignore[no-untyped-call]
+            is_there = context in {one["name"] for one in found}
+        except _UNUSABLE as error:
+            raise InvalidOption(_explain_kubeconfig(files, error, context=context)) from error
+        if not is_there:
+            raise InvalidOption(_explain_kubeconfig(files, KeyError(), context=context))
+
+
 async def load_local_identity(
     environment: Mapping[str, str], *, kubeconfig: Path | None, context: str | None
 ) -> Identity:
@@ -220,7 +234,9 @@ def _missing_part(error: Exception) -> str:
 
 def _check_exists(files: str) -> None:
     if not any(Path(file).expanduser().is_file() for file in files.split(os.pathsep) if file):
-        raise InvalidOption(f"kubeconfig {files}: there is no such file; name another one with --kubeconfig")
+        raise InvalidOption(
+            f"kubeconfig {files}: there is no such file; name another one, with --kubeconfig or KUBECONFIG"
+        )
 
 
 def _ca_of(configuration: Configuration) -> str:

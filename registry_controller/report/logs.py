@@ -94,9 +94,9 @@ class Logger:
 
 
 def _pass_on(name: str, level: int, message: str, values: Mapping[str, object], error: BaseException | None) -> None:
-    """Log with the standard library, where a program that uses this one as a library has handlers there."""
+    """Log with the standard library, for a program that uses this one as a library; it prints warnings by default."""
     logger = logging.getLogger(f"{OURS}.{name}")
-    if logger.isEnabledFor(level) and logger.hasHandlers():
+    if logger.isEnabledFor(level):
         rest = "".join(f" {key}={value}" for key, value in values.items())
         logger.log(level, "%s%s", message, rest, exc_info=error)
 

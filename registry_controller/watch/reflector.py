@@ -95,6 +95,7 @@ class Reflector:
     """Follows one kind and selection at one server, and delivers its objects to `handler`.
 
     `find` looks for the kind in another version when this one is not served any more; NotServed when there is none.
+    `prove` is called before each list, and raises RegistryError where the server is of another cluster by now.
     `check_room` is called at intervals while new objects come, and raises TooMuch at the limit. Reflectors with the
     same `turns` share the event loop fairly.
     """
@@ -108,6 +109,7 @@ class Reflector:
         handler: EventHandler,
         observer: ServerObserver | None = None,
         find: Callable[[Discovery], Awaitable[WatchScope]] | None = None,
+        prove: Callable[[Reader], Awaitable[None]] | None = None,
         check_room: Callable[[], None] = _no_limit,
         turns: EvaluationLimiter | None = None,
     ) -> None:
@@ -116,6 +118,7 @@ class Reflector:
         self._scope = scope
         self._observer: ServerObserver = observer or NoObserver()
         self._find = find
+        self._prove = prove
         self._uses_watch_list = scope.uses_watch_list
         limiter = KindLimiter(turns or EvaluationLimiter(), scope.kind)
         self._delivery = Delivery(handler, limiter=limiter, check_room=check_room)
@@ -182,6 +185,8 @@ class Reflector:
     async def _list_and_watch(self, gvr: GVR) -> None:
         """List unless a watch can resume, and then watch until the stream ends."""
         if not self._delivery.resume_at:
+            if self._prove is not None:
+                await self._prove(self._reader)  # a list shows deletions
             if self._uses_watch_list and await self._stream_list(gvr):
                 return
             await self._list(gvr)

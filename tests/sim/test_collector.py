@@ -324,9 +324,9 @@ def test_too_many_deletions_halt_until_a_person_allows_them() -> None:
             assert again == halt
             assert halt.command == (
                 "kubectl -n default annotate --overwrite configmap operator-collector "
-                f"cluster-registry.k8s.cisco.com/allow-deletions={halt.since}"
+                f"cluster-registry.k8s.cisco.com/allow-deletions.{halt.cluster}={halt.since}"
             )
-            allowed = {"annotations": {meta.ALLOW_DELETIONS: halt.since}}
+            allowed = {"annotations": {f"{meta.ALLOW_DELETIONS}.{halt.cluster}": halt.since}}
             info = {"name": COUNTS, "namespace": "default", **allowed}
             group["a"].write_as("kubectl", {"kind": "ConfigMap", "metadata": info})
             await asyncio.sleep(30.0)

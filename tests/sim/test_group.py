@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
-import kopf
 import pytest
 
 from registry_controller.api.errors import InvalidObject, InvalidOption
@@ -18,7 +17,7 @@ from registry_controller.group.dialers import Context
 from registry_controller.group.sources import SECRET_LABEL, ContextSource, SecretSource
 from registry_controller.kube.connect import Reader
 from tests.sim.cluster.group import SimGroup, carry_over, config_map, simulate
-from tests.sim.cluster.member import NAMESPACE
+from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.cluster.operator import operator_at
 from tests.sim.cluster.transport import Fault
 
@@ -255,124 +254,6 @@ def test_a_member_without_usable_credentials_is_named_with_the_reason() -> None:
     simulate(scenario, n=2)
 
 
-def test_handlers_in_kopfs_style_get_the_events_of_all_members() -> None:
-    """An error brings the event again; `when` and labels choose; the memo stays with the object until it is gone."""
-
-    async def scenario(group: SimGroup) -> None:
-        await group.join()
-        async with operator_at(group, "a") as operator:
-            calls: list[tuple[str, str, str]] = []
-            memos: dict[str, set[int]] = collections.defaultdict(set)
-            failed = set[str]()
-
-            @operator.kopf.on_event(
-                "configmaps", namespace="default", labels={"tier": kopf.PRESENT, "old": kopf.ABSENT},
-                when=lambda name, **_: name != "unwanted",
-            )  # fmt: skip
-            async def on_map(type: str, cluster: str, name: str, body: kopf.Body, memo: kopf.Memo, **more: Any) -> None:  # noqa: A002
-                assert "patch" not in more
-                assert body["data"] == dict(more["event"]["object"]["data"])
-                memo.seen = memo.get("seen", 0) + 1
-                memos[f"{cluster}/{name}"].add(memo.seen)
-                if name not in failed:
-                    failed.add(name)
-                    raise RuntimeError("the first call fails")
-                calls.append((cluster, type, name))
-
-            async with operator.kopf._serving():
-                for member in group.members:
-                    member.create(config_map("x", {"n": "1"}, labels={"tier": "gold"}))
-                    member.create(config_map("plain", {}))
-                    member.create(config_map("old", {}, labels={"tier": "gold", "old": "yes"}))
-                    member.create(config_map("unwanted", {}, labels={"tier": "gold"}))
-                await asyncio.sleep(10.0)
-                assert sorted(calls) == [(name, "ADDED", "x") for name in "abc"]
-                assert max(max(seen) for seen in memos.values()) == 2
-                group["b"].delete("ConfigMap", "x", namespace="default")
-                await asyncio.sleep(10.0)
-                assert calls[-1] == ("b", "DELETED", "x")
-
-    simulate(scenario, n=3)
-
-
-def test_a_filter_of_kopf_is_applied_by_the_server_or_here_and_a_wrong_one_is_refused() -> None:
-    async def scenario(group: SimGroup) -> None:
-        await group.join()
-        async with operator_at(group, "a") as operator:
-            calls: list[tuple[str, str]] = []
-            golds = {"tier": lambda value, **_: value in ("gold", "silver")}
-
-            @operator.kopf.on_event("configmaps", labels=golds, annotations={"note": kopf.PRESENT, "old": kopf.ABSENT})
-            async def on_map(cluster: str, name: str, **_: Any) -> None:
-                calls.append((cluster, name))
-
-            with pytest.raises(InvalidObject, match=r"labels\.tier"):
-                operator.kopf.on_event("configmaps", labels={"tier": 3})
-            with pytest.raises(InvalidObject, match=r"annotations\.note"):
-                operator.kopf.on_event("configmaps", annotations={"note": None})
-            async with operator.kopf._serving():
-                note = {"note": "n"}
-                group["b"].create(config_map("chosen", {}, labels={"tier": "silver"}, annotations=note))
-                group["b"].create(config_map("lead", {}, labels={"tier": "lead"}, annotations=note))
-                group["b"].create(config_map("bare", {}, labels={"tier": "gold"}))
-                group["b"].create(config_map("old", {}, labels={"tier": "gold"}, annotations={**note, "old": ""}))
-                await asyncio.sleep(10.0)
-            assert calls == [("b", "chosen")]
-
-    simulate(scenario, n=2)
-
-
-def test_the_errors_of_kopf_ask_for_a_later_call_or_for_none() -> None:
-    async def scenario(group: SimGroup) -> None:
-        await group.join()
-        async with operator_at(group, "a") as operator:
-            calls: dict[str, list[float]] = collections.defaultdict(list)
-
-            @operator.kopf.on_event("configmaps", namespace="default")
-            async def on_map(name: str, **_: Any) -> None:
-                calls[name].append(asyncio.get_running_loop().time())
-                if name == "later":
-                    raise kopf.TemporaryError("not yet", delay=30.0)
-                raise kopf.PermanentError("never")
-
-            async with operator.kopf._serving():
-                for name in ("later", "never"):
-                    group["b"].create(config_map(name, {}))
-                await asyncio.sleep(100.0)
-                assert len(calls["never"]) == 1
-                assert [round(after - before) for before, after in itertools.pairwise(calls["later"])] == [30, 30, 30]
-                group["b"].delete("ConfigMap", "later", namespace="default")
-                await asyncio.sleep(10.0)
-                assert len(calls["later"]) == 5
-
-    simulate(scenario, n=2)
-
-
-def test_a_handler_of_kopfs_style_hears_the_state_of_each_member() -> None:
-    async def scenario(group: SimGroup) -> None:
-        await group.join()
-        async with operator_at(group, "a") as operator:
-            calls: list[tuple[str, str, str]] = []
-
-            @operator.kopf.on_state("configmaps")
-            async def on_state(cluster: str, type: str, reason: str, memo: kopf.Memo, **_: Any) -> None:  # noqa: A002
-                memo.seen = memo.get("seen", 0) + 1
-                calls.append((cluster, type, reason))
-
-            async with operator.kopf._serving():
-                await asyncio.sleep(10.0)
-                assert sorted(calls) == [("a", "SYNCED", ""), ("b", "SYNCED", "")]
-                group.wire("a", "b").set(Fault.REFUSED)
-                await asyncio.sleep(120.0)
-                assert calls[-1][:2] == ("b", "STALE")
-                assert calls[-1][2]
-                group.wire("a", "b").set(Fault.NONE)
-                await asyncio.sleep(60.0)
-                assert calls[-1] == ("b", "SYNCED", "")
-
-    simulate(scenario, n=2)
-
-
 def test_a_group_that_is_not_engaged_says_so() -> None:
     async def scenario(group: SimGroup) -> None:
         await group.join()
@@ -385,6 +266,146 @@ def test_a_group_that_is_not_engaged_says_so() -> None:
             await anext(watch)
         with pytest.raises(InvalidOption, match="async with group"):
             await controller.watches("configmaps").run()
+
+    simulate(scenario, n=2)
+
+
+def test_a_helper_that_was_cancelled_is_an_error_of_its_key() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        async with operator_at(group, "a") as operator:
+            runs = collections.Counter[str]()
+
+            async def reconcile(key: Key) -> None:
+                runs[key.name] += 1
+                if runs[key.name] == 1:
+                    helper = asyncio.get_running_loop().create_task(asyncio.sleep(100.0))
+                    helper.cancel()
+                    await helper
+
+            controller = operator.controller(reconcile).watches("configmaps", namespace="default")
+            running = asyncio.get_running_loop().create_task(controller.run())
+            names = [f"x{number}" for number in range(6)]
+            for name in names:
+                group["b"].create(config_map(name, {}))
+            await asyncio.sleep(100.0)
+            assert {name: runs[name] for name in names} == dict.fromkeys(names, 2)
+            running.cancel()
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_the_keys_of_one_member_never_wait_for_those_of_others(workers: int) -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        async with operator_at(group, "a") as operator:
+            done = set[str]()
+
+            async def reconcile(key: Key) -> None:
+                if key.member != "a":
+                    await asyncio.sleep(3000.0)
+                done.add(key.member)
+
+            for name in (f"x{number}" for number in range(6)):
+                group["b"].create(config_map(name, {}))
+                group["c"].create(config_map(name, {}))
+            controller = operator.controller(reconcile, workers=workers).watches("configmaps", namespace="default")
+            running = asyncio.get_running_loop().create_task(controller.run())
+            await asyncio.sleep(30.0)
+            group["a"].create(config_map("x", {}))
+            await asyncio.sleep(10.0)
+            assert done == {"a"}
+            running.cancel()
+
+    simulate(scenario, n=3)
+
+
+def test_what_is_no_key_and_a_second_run_are_named() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        async with operator_at(group, "a") as operator:
+            wrong: Any = lambda event: [event.member]  # noqa: E731
+            controller = operator.controller(_nothing).watches("configmaps", keys=wrong)
+            with pytest.RaisesGroup(pytest.RaisesExc(TypeError, match="must return Keys"), flatten_subgroups=True):
+                await controller.run()
+            with pytest.raises(InvalidOption, match="runs once"):
+                await controller.run()
+            for word in ("", "apps/v1/deployments", "pods,services"):
+                with pytest.raises(InvalidObject, match="a word that kubectl takes"):
+                    operator.watch(word)
+
+    simulate(scenario, n=2)
+
+
+def test_an_object_shows_no_annotation_in_its_text() -> None:
+    """kubectl keeps the whole manifest there, also that of a Secret."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        note = {"kubectl.kubernetes.io/last-applied-configuration": '{"kind":"Secret","data":{"p":"Y2FuYXJ5"}}'}
+        info = {"name": "s", "namespace": "default", "annotations": note}
+        group["b"].create({"kind": "Secret", "metadata": info, "data": {"p": "Y2FuYXJ5"}})
+        async with operator_at(group, "a") as operator:
+            events = await take(operator.watch("secrets", namespace="default"))
+            assert any(event.object is not None and event.object.name == "s" for event in events)
+            assert "Y2FuYXJ5" not in repr(events)
+
+    simulate(scenario, n=2)
+
+
+def _another_cluster_object(member: Member, name: str) -> None:
+    """Make a second Cluster with the ID of b."""
+    spec = member.get("Cluster", "b")["spec"]
+    member.create({"kind": "Cluster", "metadata": {"name": name}, "spec": spec})
+
+
+def test_a_member_keeps_its_name_beside_another_cluster_with_its_id() -> None:
+    """Its Cluster is made again within the dwell, or loses its Secret; then it is missing for long."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        group["b"].create(config_map("x", {}))
+        here = group["a"]
+        here.kill()
+        async with operator_at(group, "a") as operator:
+            watch = operator.watch("configmaps", namespace="default")
+            await take(watch)
+            cluster = here.get("Cluster", "b")
+            _another_cluster_object(here, "zz")
+            await take(watch, for_s=60.0)
+            here.delete("Cluster", "b")
+            await asyncio.sleep(5.0)
+            here.create({**cluster, "metadata": {"name": "b"}})
+            events = await take(watch, for_s=120.0)
+            spec = {name: value for name, value in cluster["spec"].items() if name != "authInfo"}
+            here.replace({**here.get("Cluster", "b"), "spec": spec})
+            events += await take(watch, for_s=120.0)
+            assert {event.type for event in events} <= {SYNCED, STALE}
+            assert set(operator) == {"a", "b"}
+            here.delete("Cluster", "b")
+            events = await take(watch, for_s=120.0)
+            assert brief(events) == [
+                ("b", DELETED, "x"), ("b", LEFT, ""), ("zz", ADDED, "x"), ("zz", SYNCED, ""),
+            ]  # fmt: skip
+            assert set(operator) == {"a", "zz"}
+
+    simulate(scenario, n=2)
+
+
+def test_a_cluster_that_cannot_be_read_any_more_is_there() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        group["b"].create(config_map("x", {}))
+        here = group["a"]
+        here.kill()
+        async with operator_at(group, "a") as operator:
+            watch = operator.watch("configmaps", namespace="default")
+            await take(watch)
+            cluster = here.get("Cluster", "b")
+            here.replace({**cluster, "spec": {**cluster["spec"], "kubernetesApiEndpoints": [{"serverAddress": 5}]}})
+            assert await take(watch, for_s=90.0) == []
+            assert set(operator) == {"a", "b"}
 
     simulate(scenario, n=2)
 

@@ -66,8 +66,8 @@ def allow_collection(stage: Stage) -> None:
     if program is None or program.group is None:
         return
     member, name = stage.group[program.name], f"{OPERATOR}-collector"
-    for halt in program.group.collector.halts.values():
+    for cluster, halt in program.group.collector.halts.items():
         stage.observer.say(f"   {member.name} allows what its program halted at {halt.since}")
         found = member.get("ConfigMap", name, namespace=NAMESPACE)
-        annotations = {**meta.annotations_of(found), meta.ALLOW_DELETIONS: halt.since}
+        annotations = {**meta.annotations_of(found), f"{meta.ALLOW_DELETIONS}.{cluster}": halt.since}
         member.replace({**found, "metadata": {**found["metadata"], "annotations": annotations}})

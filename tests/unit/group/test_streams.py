@@ -83,7 +83,11 @@ def test_an_object_in_another_version_is_news() -> None:
     ("error", "by_context", "end"),
     [
         (Forbidden("watch pods.v1: 403 Forbidden", lacks_right=True), False, 'reader-aggregated: "true" there'),
-        (Forbidden("watch pods.v1: 403 Forbidden", lacks_right=True), True, "grant it to the user of that context"),
+        (
+            Forbidden("watch pods.v1: 403 Forbidden", lacks_right=True),
+            True,
+            "grant it there to the account of this program",
+        ),
         (Unreachable("no answer"), False, "no answer"),
     ],
     ids=["of the reader", "of the user", "no right"],

@@ -1,0 +1,229 @@
+"""Collects the marked objects of the local cluster, while that is the same cluster.
+
+Law: a mark counts in the cluster that it names, so everything that is known ends when the cluster is another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection as CollectionOf
+from typing import Final, NamedTuple, Protocol
+
+from registry_controller.api.errors import RegistryError
+from registry_controller.api.meta import ClusterUID, Target
+from registry_controller.api.selection import Selection
+from registry_controller.group.collection import Collection
+from registry_controller.group.collection_limits import CollectionHalt, CollectionLimits
+from registry_controller.group.engagements import Engagements
+from registry_controller.group.local_access import LocalAccess
+from registry_controller.group.objects import Event, EventType, Key
+from registry_controller.group.owned_objects import OwnedChange, OwnedHandler, OwnedObjects
+from registry_controller.group.streams import StreamRequest
+from registry_controller.group.watching import Watch
+from registry_controller.kube.discover import Discovery
+from registry_controller.report.logs import get_logger
+from registry_controller.watch.reflector import Reflector, WatchScope
+from registry_controller.watch.retry import RetryDelay, until_answered
+
+log = get_logger(__name__)
+
+_AGAIN_S: Final = 10.0
+
+
+class AnotherCluster(Exception):
+    """The local cluster is another one."""
+
+
+class OwnedKind(NamedTuple):
+    """A kind of objects that the operator owns, by its word, and where they are."""
+
+    resource: str
+    selection: Selection
+
+
+class CollectedGroup(Protocol):
+    """The part of a group that the collector needs."""
+
+    def watch(
+        self, resource: str, *, namespace: str, label_selector: str, field_selector: str, metadata_only: bool
+    ) -> Watch:
+        """Watch a kind in all members."""
+
+
+class CollectorRun:
+    """The collector of one local cluster. `changed` is called with the key of the owner of each owned object that
+    changes.
+    """
+
+    def __init__(
+        self,
+        group: CollectedGroup,
+        members: Engagements,
+        access: LocalAccess,
+        *,
+        cluster: ClusterUID,
+        changed: Callable[[Key], None],
+    ) -> None:
+        self.problems: dict[str, str] = {}
+        self._group = group
+        self._members = members
+        self._access = access
+        self._cluster = cluster
+        self._scope = asyncio.TaskGroup()
+        self._changed = changed
+        self._owned = OwnedObjects(operator=access.operator, cluster=cluster, changed=self._on_owned)
+        self._limits = CollectionLimits(access, self._owned)
+        self._listed: dict[OwnedKind, asyncio.Event] = {}
+        self._is_loaded, self._is_doubted = asyncio.Event(), asyncio.Event()
+        self._collections: dict[ClusterUID, Collection] = {}
+
+    async def run(self, *, owners: Iterable[StreamRequest], kinds: Iterable[OwnedKind]) -> None:
+        """Collect objects of these kinds until cancelled; AnotherCluster, in a group, once the cluster is another."""
+        async with self._scope as scope:
+            scope.create_task(self._load(), name="collector counts")
+            scope.create_task(self._check_cluster(), name="collector cluster")
+            for request in owners:
+                self.follow_owners(request)
+            for kind in kinds:
+                self.follow_owned(kind)
+
+    @property
+    def owners(self) -> CollectionOf[Key]:
+        """Return the keys of the owners of all objects."""
+        named = ((self._members.find_name(owner.cluster), owner) for owner in self._owned.owners)
+        return {Key(name, owner.namespace, owner.name) for name, owner in named if name}
+
+    @property
+    def halts(self) -> Mapping[ClusterUID, CollectionHalt]:
+        """Return the halts, by the ID of the cluster of the owners."""
+        return {
+            cluster: halt._replace(waiting=self._of(cluster).waiting) for cluster, halt in self._limits.halts.items()
+        }
+
+    @property
+    def kept(self) -> Mapping[str, str]:
+        """Return the objects whose owner may be gone and that are kept, each with the reason."""
+        found = (kept for collection in self._collections.values() for kept in collection.kept.items())
+        return {str(target): reason for target, reason in sorted(found)}
+
+    def follow_owners(self, request: StreamRequest) -> None:
+        """Follow the owners that a watch shows."""
+        selection = request.selection
+        watch = self._group.watch(
+            request.resource, namespace=selection.namespace, label_selector=selection.labels,
+            field_selector=selection.fields, metadata_only=request.metadata_only,
+        )  # fmt: skip
+        self._scope.create_task(self._follow_owners(watch), name=f"owners {request.resource}")
+
+    def follow_owned(self, kind: OwnedKind) -> None:
+        """Follow and collect the objects of a kind in the local cluster."""
+        self._listed[kind] = asyncio.Event()
+        self._scope.create_task(self._follow_owned(kind), name=f"owned {kind.resource}")
+
+    def _report(self, what: str, reason: str) -> None:
+        if reason and self.problems.get(what) != reason:
+            self.problems[what] = reason
+            log.warning("collector cannot read", what=what, error=reason)
+        elif not reason:
+            self.problems.pop(what, None)
+
+    async def _load(self) -> None:
+        """Read the stored counts, however long that takes."""
+        while not self._is_loaded.is_set():
+            try:
+                await self._limits.load()
+            except RegistryError as error:
+                self._report("the stored counts", str(error))
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                self._report("the stored counts", "")
+                self._is_loaded.set()
+        for halted in self._limits.halts:
+            self._of(halted)  # nothing may wait for it any more
+
+    async def _check_cluster(self) -> None:
+        """Read the ID of the cluster each time that its history is another one."""
+        while True:
+            await self._is_doubted.wait()
+            self._is_doubted.clear()
+            now = await until_answered(self._access.cluster_id, what="the ID of the local cluster")
+            if now != self._cluster:
+                raise AnotherCluster
+
+    # Occasions to ask.
+
+    async def _follow_owned(self, kind: OwnedKind) -> None:
+        """Follow the objects of a kind in the local cluster, in any version that it serves."""
+        delay = RetryDelay()
+        while True:
+            try:
+                found, _ = await self._access.find(kind.resource)
+                async with self._access.use() as connected:
+                    reader, discovery = connected.writer, connected.discovery
+                break
+            except RegistryError as error:
+                self._report(kind.resource, str(error))
+                await delay.wait_after(error)
+        handler = OwnedHandler(
+            found,
+            self._owned,
+            synced=self._listed[kind].set,
+            reset=self._is_doubted.set,
+            report=functools.partial(self._report, kind.resource),
+        )
+        find = functools.partial(_find_version, handler, kind.selection) if found.group else None
+        scope = WatchScope(found, kind.selection)
+        await Reflector(reader=reader, discovery=discovery, scope=scope, handler=handler, find=find).run()
+
+    async def _follow_owners(self, watch: Watch) -> None:
+        async with watch:
+            async for event in watch:
+                self._on_owner(event)
+
+    def _on_owner(self, event: Event) -> None:
+        """Check the objects of an owner that has changed; after a list, those whose owners it does not show."""
+        cluster, obj = self._members.find_id(event.member), event.object
+        if event.type is EventType.LEFT:
+            for known in list(self._owned.clusters):
+                self._of(known).ask_soon(self._owned.of_cluster(known))
+        elif obj is not None and cluster:
+            target = Target(obj.kind.group, obj.kind.kind, obj.namespace, obj.name)
+            self._of(cluster).ask_soon(self._owned.of_owner(cluster, target))
+        elif event.type is EventType.SYNCED and cluster:
+            self._of(cluster).ask_soon(self._owned.of_cluster(cluster))
+
+    def _on_owned(self, change: OwnedChange) -> None:
+        target, before, now = change
+        if before is not None and (now is None or now.uid != before.uid or now.mark.owner != before.mark.owner):
+            self._of(before.mark.owner.cluster).note_gone(target)
+        if now is not None:
+            self._of(now.mark.owner.cluster).ask_soon((target,))
+        for owner in {found.mark.owner for found in (before, now) if found is not None}:
+            if name := self._members.find_name(owner.cluster):
+                self._changed(Key(name, owner.namespace, owner.name))
+
+    def _of(self, cluster: ClusterUID) -> Collection:
+        if cluster not in self._collections:
+            collection = self._collections[cluster] = Collection(
+                cluster,
+                connections=functools.partial(self._members.find, cluster),
+                access=self._access,
+                owned=self._owned,
+                limits=self._limits,
+            )
+            self._scope.create_task(collection.run(self._until_ready), name=f"collector {cluster}")
+        return self._collections[cluster]
+
+    async def _until_ready(self) -> None:
+        """Wait until the stored counts, and all owned objects, were read."""
+        await self._is_loaded.wait()
+        for is_listed in list(self._listed.values()):
+            await is_listed.wait()
+
+
+async def _find_version(handler: OwnedHandler, selection: Selection, discovery: Discovery) -> WatchScope:
+    """Find a kind in the version that is served now; NotServed where there is none."""
+    handler.kind, _ = await discovery.find(f"{handler.kind.kind}.{handler.kind.group}")
+    return WatchScope(handler.kind, selection)

@@ -1,0 +1,68 @@
+"""Handlers of the library in threads, and those that end in a way that no future carries."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, cast
+
+import pytest
+
+from registry_controller.api.meta import GVK
+from registry_controller.api.selectors import parse_selector
+from registry_controller.group.kopf_handlers import KopfHandlers, RunnableGroup
+from registry_controller.group.objects import Object, read_object
+from registry_controller.group.watching import Watch
+from registry_controller.kube.object import decode_object
+
+MAP = GVK("", "v1", "ConfigMap")
+
+
+class FedGroup:
+    """A group whose only watch is fed by the test."""
+
+    is_running = True
+
+    def watch(self, resource: str, **_: Any) -> Watch:
+        self.fed = Watch(namespace="", labels=parse_selector(""), is_engaged=lambda: True, ended=lambda _: None)
+        return self.fed
+
+
+def config_map(name: str) -> Object:
+    info = {"name": name, "namespace": "default", "uid": f"u-{name}", "resourceVersion": "1"}
+    raw = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": info}).encode()
+    return read_object(decode_object(raw, kind=MAP), kind=MAP, metadata_only=False)
+
+
+def raise_stop() -> None:
+    next(iter(()))
+
+
+def raise_cancelled() -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("fail", [raise_stop, raise_cancelled])
+async def test_an_error_that_no_future_carries_is_one_of_its_object(fail: Any) -> None:
+    group = FedGroup()
+    handlers = KopfHandlers(cast(RunnableGroup, group))
+    calls: asyncio.Queue[str] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    @handlers.on_event("configmaps")
+    def on_map(name: str, **_: Any) -> None:
+        loop.call_soon_threadsafe(calls.put_nowait, name)
+        if name.startswith("bad"):
+            fail()
+
+    async with asyncio.timeout(120), handlers._serving():
+        await asyncio.sleep(0)
+        bad = [f"bad-{number}" for number in range(8)]
+        for name in bad:
+            group.fed.on_change("b", None, config_map(name), is_relisted=False)
+        found = list[str]()
+        while any(found.count(name) < 2 for name in bad):
+            found.append(await calls.get())
+        group.fed.on_change("b", None, config_map("good"), is_relisted=False)
+        while await calls.get() != "good":
+            pass
