@@ -235,8 +235,8 @@ class Group(Mapping[str, Member]):
         """Watch a kind in all members, also in those that come later.
 
         `resource` is a word that kubectl takes: `pods`, `jobs.batch`, `deployments.v1.apps`; each member may serve
-        another version. Without `namespace`, all namespaces. InvalidObject for a wrong selector, and for a text that is no
-        such word.
+        another version. Without `namespace`, all namespaces. InvalidObject for a wrong selector, and for a text that
+        is no such word.
         """
         if not _WORD.fullmatch(resource):
             raise InvalidObject("resource", "must be a word that kubectl takes, as pods or deployments.v1.apps")

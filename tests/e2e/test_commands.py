@@ -210,7 +210,7 @@ def test_events_of_the_registrys_objects_are_shown_and_watched(members: list[Mem
         line = next(line for line in watching.stdout if "Tested" in line)
         assert line.split("   ")[1:] == ["Warning", "Tested", "resourcesyncrule/watched", "a message\n"]
         watching.kill()
-    assert "has no context nowhere" in ask(merged, "events", "--watch", "--context", "nowhere", code=1)[1]
+    assert "has no context nowhere" in ask(merged, "events", "--watch", "--context", "nowhere", code=2)[1]
     named, wide = (ask(first.cluster.kubeconfig, "events", "rsr/watched", "-o", form)[0] for form in ("name", "wide"))
     assert "event/watched.1" in named.splitlines()
     assert wide.splitlines()[0].endswith("MESSAGE")

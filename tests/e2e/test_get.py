@@ -17,6 +17,8 @@ import pytest
 import yaml
 
 from registry_controller.group import EventType, Group
+from registry_controller.group.dialers import Context
+from registry_controller.group.sources import ContextSource
 from registry_controller.kube.connect import READING, Reader
 from registry_controller.kube.writer import connect_local
 from tests.docs.documents import blocks
@@ -283,7 +285,7 @@ async def test_a_watch_of_metadata_receives_no_bodies(members: list[Member], met
         readers.append(RecordingReader(writer._transport))
         return readers[-1]
 
-    source = Group.from_contexts(["owner"])._source
+    source = ContextSource([Context(name="owner")])
     async with asyncio.timeout(120), Group(source, connect_by_context=connect) as group:
         watch = group.watch("configmaps", label_selector=f"bodies={kind}", metadata_only=metadata_only)
         names = list[str]()
