@@ -38,16 +38,22 @@ class CredentialStore:
     """Maps each registry Secret, and each of Cluster API, to its credentials, or to a message with its error.
 
     `owners` are the members to which registry Secrets belong by their marks. `of_cluster_api` are the Secrets that
-    Cluster API keeps.
+    Cluster API keeps. `explain` adds to an error what to do about it.
     """
 
-    def __init__(self, *, on_change: Callable[[ObjectKey], None]) -> None:
+    def __init__(
+        self,
+        *,
+        on_change: Callable[[ObjectKey], None],
+        explain: Callable[[RegistryError], RegistryError] = lambda error: error,
+    ) -> None:
         self.owners: Mapping[ObjectKey, ClusterUID] = {}
         self.of_cluster_api: frozenset[ObjectKey] = frozenset()
         self._held: dict[ObjectKey, Credentials | str] = {}
         self._complete: set[_Place] = set()
         self._errors: dict[_Place, RegistryError] = {}
         self._on_change = on_change
+        self._explain = explain
 
     def find(self, key: ObjectKey) -> Credentials | str | None:
         """Return a Secret's credentials, or its error; None while the namespace is not synced yet."""
@@ -107,7 +113,7 @@ class CredentialStore:
             self._complete.add(place)
             self._errors.pop(place, None)
         else:
-            self._errors[place] = error
+            self._errors[place] = self._explain(error)
         self._on_change(ObjectKey(place.namespace, ""))
 
 

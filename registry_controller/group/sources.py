@@ -130,8 +130,10 @@ class _HomeCache(EventHandler, Generic[_T]):
         self._reset()
 
     def on_error(self, error: RegistryError) -> None:
-        self.problem = str(_with_grant(error))
-        log.warning("members cannot be read", error=self.problem)
+        problem = str(_with_grant(error))
+        if problem != self.problem:
+            log.warning("members cannot be read", error=problem)
+        self.problem = problem
 
     def on_recovered(self) -> None:
         self.problem = ""
@@ -215,7 +217,7 @@ class ClusterSource:
         self._connect = connect
         self._network_name = network_name
         self._clusters = _HomeCache(_read_cluster, self._tell, self._forget_local)
-        self._credentials = CredentialStore(on_change=lambda _: self._tell())
+        self._credentials = CredentialStore(on_change=lambda _: self._tell(), explain=_with_grant)
         self._local = _UNKNOWN
         self._found: Found = _ignore
         self._watched: dict[str, asyncio.Task[Any]] = {}
