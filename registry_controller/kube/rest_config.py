@@ -12,7 +12,12 @@ from typing import Any, Final
 import yaml
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config.config_exception import ConfigException
-from kubernetes.aio.config.kube_config import KubeConfigLoader, list_kube_config_contexts, load_kube_config
+from kubernetes.aio.config.kube_config import (
+    KubeConfigLoader,
+    KubeConfigMerger,
+    list_kube_config_contexts,
+    load_kube_config,
+)
 
 from registry_controller.api.errors import InvalidOption
 from registry_controller.kube.failures import KUBECONFIG, POD
@@ -132,16 +137,19 @@ def _name_source(kubeconfig: Path | None) -> str:
 
 def check_contexts(kubeconfig: Path | str | None, contexts: Iterable[str]) -> None:
     """Raise InvalidOption for a context that the kubeconfig does not have; without `kubeconfig`, that of kubectl."""
-    files = str(kubeconfig or os.environ.get("KUBECONFIG") or _DEFAULT.expanduser())
-    for context in contexts:
-        _check_exists(files)
-        try:
-            found, _ = list_kube_config_contexts(config_file=files)  # type: ignore[no-untyped-call]
-            is_there = context in {one["name"] for one in found}
-        except _UNUSABLE as error:
-            raise InvalidOption(_explain_kubeconfig(files, error, context=context)) from error
-        if not is_there:
-            raise InvalidOption(_explain_kubeconfig(files, KeyError(), context=context))
+    wanted = list(contexts)
+    if not wanted:
+        return
+    files = _find_files(os.environ, kubeconfig=kubeconfig, context=wanted[0])
+    _check_exists(files)
+    try:
+        config = KubeConfigMerger(files).config  # type: ignore[no-untyped-call]
+        names = [str(found["name"]) for found in config.safe_get("contexts") or ()]
+    except _UNUSABLE as error:
+        raise InvalidOption(_explain_kubeconfig(files, error, context=wanted[0])) from error
+    for context in wanted:
+        if context not in names:
+            raise InvalidOption(_explain_missing(files, names, context=context))
 
 
 async def load_local_identity(
@@ -151,11 +159,14 @@ async def load_local_identity(
 
     Outside of a Pod, and with a `context`, ~/.kube/config replaces the ServiceAccount.
     """
+    return await _identify(_find_files(environment, kubeconfig=kubeconfig, context=context), context=context)
+
+
+def _find_files(environment: Mapping[str, str], *, kubeconfig: Path | str | None, context: str | None) -> str:
+    """Return the files of the kubeconfig; empty for the Pod's ServiceAccount."""
     files = str(kubeconfig) if kubeconfig is not None else environment.get("KUBECONFIG", "")
     in_pod = bool(environment.get("KUBERNETES_SERVICE_HOST"))
-    if not files and (context or not in_pod):
-        files = str(_DEFAULT.expanduser())
-    return await _identify(files, context=context)
+    return files or (str(_DEFAULT.expanduser()) if context or not in_pod else "")
 
 
 async def _identify(files: str, *, context: str | None) -> Identity:
@@ -215,12 +226,16 @@ def _explain_kubeconfig(files: str, error: Exception, *, context: str | None) ->
     except _UNUSABLE:
         return f"kubeconfig {files}: is no kubeconfig: its contexts cannot be read; correct it, or name another file"
     if context and context not in names:
-        return f"kubeconfig {files}: has no context {context}; it has {', '.join(names)}: name one of these"
+        return _explain_missing(files, names, context=context)
     chosen = context or str(current["name"])
     part = _missing_part(error)
     return (
         f"kubeconfig {files}: its context {chosen} cannot be used: {part}; correct it, or name another with --context"
     )
+
+
+def _explain_missing(files: str, names: Iterable[str], *, context: str) -> str:
+    return f"kubeconfig {files}: has no context {context}; it has {', '.join(sorted(names))}: name one of these"
 
 
 def _missing_part(error: Exception) -> str:

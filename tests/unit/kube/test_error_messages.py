@@ -36,6 +36,7 @@ from registry_controller.kube.connect import connect_peer
 from registry_controller.kube.failures import KUBECONFIG, PEER, POD, ConnectionSource, error_of_failure
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.pem import read_ca
+from registry_controller.kube.rest_config import check_contexts
 from registry_controller.kube.watch import read_cluster_id
 from registry_controller.kube.writer import connect_local
 from registry_controller.report.reasons import with_grant
@@ -388,6 +389,18 @@ async def test_a_kubeconfig_that_cannot_be_read_is_named(
         await connect_local(kubeconfig=path, context=context)
     assert words in str(caught.value)
     check_message(str(caught.value), where=f"kubeconfig {path}")
+
+
+@pytest.mark.parametrize("current", ["current-context: c\n", "", "current-context: gone\n"], ids=["c", "none", "gone"])
+def test_a_context_that_is_not_there_is_named_whatever_the_current_one_is(home: Path, current: str) -> None:
+    path = home / "kubeconfig"
+    path.write_text(CONTEXTS.replace("current-context: c\n", current))
+    check_contexts(path, ["c", "d"])
+    check_contexts(home / "absent", [])
+    with pytest.raises(InvalidOption, match=r"has no context e; it has c, d"):
+        check_contexts(path, ["c", "e"])
+    with pytest.raises(InvalidOption, match="there is no such file"):
+        check_contexts(home / "absent", ["c"])
 
 
 @pytest.mark.parametrize("command", ["/bin/false", "/absent/plugin"], ids=["it fails", "it is not installed"])
