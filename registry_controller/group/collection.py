@@ -100,7 +100,7 @@ class Collection:
         candidates = [target for target in sorted(self._asks) if self._may_ask(target)]
         if not self._asks:
             await self._limits.end_halt(self._cluster)
-        orphans = [target for target in candidates if self._is_orphan(target)]
+        orphans = {target: None for target in candidates if self._is_orphan(target)}
         await self._release_orphans(orphans)
         candidates = [target for target in candidates if target not in orphans]
         going = sum(target in self._owned for target in self._going)
@@ -171,7 +171,7 @@ class Collection:
         if not await self._change(target, proven, delete):
             self._going.discard(target)
 
-    async def _release_orphans(self, targets: Sequence[Target]) -> None:
+    async def _release_orphans(self, targets: Iterable[Target]) -> None:
         """Remove the marks of objects whose owners are gone, and keep the objects."""
         for target in targets:
             proven = await self._ask(target)

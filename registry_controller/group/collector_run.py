@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from collections.abc import Collection as CollectionOf
 from typing import Final, NamedTuple, Protocol
 
 from registry_controller.api.errors import RegistryError
@@ -20,6 +19,7 @@ from registry_controller.group.engagements import Engagements
 from registry_controller.group.local_access import LocalAccess
 from registry_controller.group.objects import Event, EventType, Key
 from registry_controller.group.owned_objects import OwnedChange, OwnedHandler, OwnedObjects
+from registry_controller.group.ownership import Owner
 from registry_controller.group.streams import StreamRequest
 from registry_controller.group.watching import Watch
 from registry_controller.kube.discover import Discovery
@@ -90,10 +90,9 @@ class CollectorRun:
                 self.follow_owned(kind)
 
     @property
-    def owners(self) -> CollectionOf[Key]:
+    def owners(self) -> Iterable[Key]:
         """Return the keys of the owners of all objects."""
-        named = ((self._members.find_name(owner.cluster), owner) for owner in self._owned.owners)
-        return {Key(name, owner.namespace, owner.name) for name, owner in named if name}
+        return self._keys_of(self._owned.owners)
 
     @property
     def halts(self) -> Mapping[ClusterUID, CollectionHalt]:
@@ -200,9 +199,13 @@ class CollectorRun:
             self._of(before.mark.owner.cluster).note_gone(target)
         if now is not None:
             self._of(now.mark.owner.cluster).ask_soon((target,))
-        for owner in {found.mark.owner for found in (before, now) if found is not None}:
-            if name := self._members.find_name(owner.cluster):
-                self._changed(Key(name, owner.namespace, owner.name))
+        for key in self._keys_of({found.mark.owner for found in (before, now) if found is not None}):
+            self._changed(key)
+
+    def _keys_of(self, owners: Iterable[Owner]) -> Iterable[Key]:
+        """Return the keys of owners whose cluster is a member."""
+        named = ((self._members.find_name(owner.cluster), owner) for owner in owners)
+        return [Key(name, owner.namespace, owner.name) for name, owner in named if name]
 
     def _of(self, cluster: ClusterUID) -> Collection:
         if cluster not in self._collections:

@@ -159,9 +159,8 @@ async def call_with_keys(
 ) -> NoReturn:
     """Call a function of the user with each key of a queue, forever; after an error its key comes back.
 
-    The log has the traceback of an error, unless it is one of this library, which names the cure.
-
-    The queue limits how many keys of one member run at once, so that no member takes the turns of another one.
+    The log has the traceback of an error, unless it is one of this library, which names the cure. The queue limits how
+    many keys of one member run at once, so that no member takes the turns of another one.
     """
     async with asyncio.TaskGroup() as scope:
         while True:

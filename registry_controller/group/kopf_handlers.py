@@ -82,11 +82,14 @@ class _Registered:
             return (Key(event.member, "", ""),) if event.object is None else ()
         return key_of_object(event)
 
-    def selects(self, obj: Object | None) -> bool:
-        """Return whether an object passes the filters, as far as no function is asked."""
+    def selects(self, obj: Object | None, given: Mapping[str, Any] | None = None) -> bool:
+        """Return whether an object passes the filters of labels and annotations; without `given`, no function is asked.
+
+        The state of a member has neither.
+        """
         return obj is None or (
-            all(_passes(value, obj.labels.get(name)) for name, value in self.labels.items())
-            and all(_passes(value, obj.annotations.get(name)) for name, value in self.annotations.items())
+            all(_passes(value, obj.labels.get(name), given) for name, value in self.labels.items())
+            and all(_passes(value, obj.annotations.get(name), given) for name, value in self.annotations.items())
         )
 
 
@@ -205,13 +208,12 @@ class _Service:
     def __init__(self, serving: Callable[[], AbstractAsyncContextManager[None]]) -> None:
         self._serving = serving
         self._started, self._ending = asyncio.Event(), asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._task: asyncio.Task[None] | None = None
 
     async def start(self, create_task: Callable[..., asyncio.Task[None]]) -> None:
         """Engage the members, and return then; raises what prevents that."""
-        task = create_task(self._serve(), name="group")
+        task = self._task = create_task(self._serve(), name="group")
         task.add_done_callback(self._note_end)
-        self._tasks.append(task)
         await self._started.wait()
         if task.done():
             await task
@@ -219,8 +221,8 @@ class _Service:
     async def end(self, **_: Any) -> None:
         """Disengage the members, and return then."""
         self._ending.set()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if self._task is not None:
+            await asyncio.wait((self._task,))
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         self._started.set()
@@ -267,12 +269,7 @@ async def _call(one: _Registered, key: Key, latest: _Latest) -> None:
         "memo": latest.memo,
         **({"reason": event.reason} if obj is None else _describe_object(event, obj)),
     }
-    if obj is not None and not (
-        all(_passes(value, obj.labels.get(name), given) for name, value in one.labels.items())
-        and all(_passes(value, obj.annotations.get(name), given) for name, value in one.annotations.items())
-    ):
-        return
-    if one.when is not None and not one.when(**given):
+    if not one.selects(obj, given) or (one.when is not None and not one.when(**given)):
         return
     if inspect.iscoroutinefunction(inspect.unwrap(one.call)):
         await one.call(**given)
@@ -312,7 +309,7 @@ def _check_filter(path: str, wanted: Filter) -> None:
             raise InvalidObject(f"{path}.{name}", "must be a text, kopf.PRESENT, kopf.ABSENT or a function")
 
 
-def _passes(wanted: Any, found: str | None, given: Mapping[str, Any] | None = None) -> bool:
+def _passes(wanted: Any, found: str | None, given: Mapping[str, Any] | None) -> bool:
     """Return whether a label or annotation passes a filter, as in kopf; without `given`, a function is not asked."""
     if wanted is kopf.PRESENT or wanted is kopf.ABSENT:
         return (found is None) is (wanted is kopf.ABSENT)

@@ -119,10 +119,8 @@ class OwnedObjects:
 class OwnedHandler(EventHandler):
     """Fills the marked objects from the watch of a kind; `kind` has the version that is served now.
 
-    `reset` is called where the cluster has another history.
-
-    `synced` is called once all of them were read, `report` with the reason why they may be out of date, and with an
-    empty text when they are not.
+    `synced` is called once all of them were read, and `reset` where the cluster has another history. `report` is called
+    with the reason why they may be out of date, and with an empty text when they are not.
     """
 
     def __init__(

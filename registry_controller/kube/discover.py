@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
@@ -208,14 +208,14 @@ class Discovery:
         NotServed when no kind matches. The core group has precedence, then the order of the server decides.
         """
         name, _, within = word.lower().partition(".")
-        known = list[str]()
+        known = set[str]()
         async for part in self._read_all(_NEEDED, within=within):
             for kind, gvr, resource in part.fresh if part is not None else ():
                 if name in resource.words:
                     return kind, gvr
-                known += filter(_WORD.match, resource.words)
-        similar = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-        hint = f"; did you mean {similar[0]}?" if similar else ""
+                known |= resource.words
+        similar = _find_closest(name, filter(_WORD.match, sorted(known)))
+        hint = f"; did you mean {similar}?" if similar else ""
         raise NotServed(f"{self._reader.server}: serves no kind {word} for list and watch{hint}")
 
     async def _read_all(self, verbs: frozenset[str], *, within: str = "") -> AsyncIterator[_Part | None]:
@@ -292,8 +292,12 @@ def _find_similar(resources: list[_Resource], gvk: GVK) -> str:
         if word in resource.words:
             return kind.kind
         kinds[kind.kind.lower()] = kind.kind
-    found = difflib.get_close_matches(word, kinds, n=1, cutoff=0.8)
-    return kinds[found[0]] if found else ""
+    return kinds.get(_find_closest(word, kinds), "")
+
+
+def _find_closest(word: str, known: Iterable[str]) -> str:
+    """Return the known word that another one is a misspelling of; empty without one."""
+    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.8)), "")
 
 
 def _usable(
