@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -19,6 +19,7 @@ from registry_controller.group.dialers import Context, ContextDialer
 from registry_controller.group.ownership import Propagation, encode_mark, read_mark
 from registry_controller.kube.connect import READING, Reader
 from tests.sim.cluster.group import SimGroup, config_map, simulate
+from tests.sim.cluster.member import Member
 from tests.sim.cluster.operator import operator_at
 from tests.sim.cluster.refusal import Refusal
 from tests.sim.cluster.request import Answer
@@ -28,19 +29,39 @@ COUNTS = "operator-collector"
 """The ConfigMap with the counts."""
 
 
+Owns = Sequence[Mapping[str, str]]
+FAN: Owns = ({"label_selector": "fan"},)
+
+
 @asynccontextmanager
-async def maker_at(group: SimGroup, name: str, *, propagation: Propagation = "Background") -> AsyncIterator[Group]:
-    """Run an operator that makes a ConfigMap here for each Widget of the member b."""
-    async with operator_at(group, name) as operator:
+async def maker_at(
+    group: SimGroup,
+    name: str,
+    *,
+    source: Any = None,
+    members: str = "b",
+    owns: Owns = FAN,
+    propagation: Propagation = "Background",
+    orphans: Collection[str] = (),
+    makes: bool = True,
+) -> AsyncIterator[Group]:
+    """Run an operator that makes a ConfigMap here for each Widget of some members, and owns those that `owns` selects.
+
+    `orphans` are the names of Widgets whose ConfigMap stays.
+    """
+    async with operator_at(group, name, **({"source": source} if source is not None else {})) as operator:
 
         async def reconcile(key: Key) -> None:
             found = operator[key.member].get("widgets", key.name, namespace=key.namespace)
-            if key.member == "b" and found is not None:
-                manifest = {"apiVersion": "v1", **config_map(key.name, {"made": "here"}, labels={"fan": "out"})}
-                await operator.local.apply(manifest, owner=operator["b"].as_owner(found), propagation=propagation)
+            if makes and key.member in members and found is not None:
+                called = key.name if len(members) == 1 else f"{key.member}-{key.name}"
+                manifest = {"apiVersion": "v1", **config_map(called, {"made": "here"}, labels={"fan": "out"})}
+                goes: Propagation = "Orphan" if key.name in orphans else propagation
+                await operator.local.apply(manifest, owner=operator[key.member].as_owner(found), propagation=goes)
 
         controller = operator.controller(reconcile).watches("widgets", namespace="default")
-        controller.owns("configmaps", label_selector="fan")
+        for one in owns:
+            controller.owns("configmaps", **one)
         async with asyncio.TaskGroup() as scope:
             running = scope.create_task(controller.run())
             yield operator
@@ -62,18 +83,37 @@ def made(group: SimGroup, at: str = "a") -> set[str]:
     return {one["metadata"]["name"] for one in found if "fan" in (one["metadata"].get("labels") or {})}
 
 
-def note_policies(group: SimGroup) -> list[str]:
-    """Return the list to which the policy of each deletion of a ConfigMap at a is added."""
-    server, policies = group["a"].server, list[str]()
+def note_deletions(group: SimGroup, read: Callable[[str, bytes], str]) -> list[str]:
+    """Return the list to which `read`, of path and body, of each deletion of a ConfigMap at a is added."""
+    server, found = group["a"].server, list[str]()
     answer = server.answer
 
     def note(method: str, path: str, body: bytes | None, **options: Any) -> Answer:
         if method == "DELETE" and "configmaps" in path:
-            policies.append(json.loads(body or b"{}")["propagationPolicy"])
+            found.append(read(path, body or b"{}"))
         return answer(method, path, body, **options)
 
     server.answer = note  # type: ignore[method-assign]
-    return policies
+    return found
+
+
+def note_policies(group: SimGroup) -> list[str]:
+    return note_deletions(group, lambda _, body: str(json.loads(body)["propagationPolicy"]))
+
+
+def note_names(group: SimGroup) -> list[str]:
+    return note_deletions(group, lambda path, _: path.partition("?")[0].rpartition("/")[2])
+
+
+def change_mark(here: Member, name: str, **changes: Any) -> None:
+    """Write another valid mark on a ConfigMap."""
+    found = here.get("ConfigMap", name, namespace="default")
+    target = Target("", "ConfigMap", "default", name)
+    mark = read_mark(found["metadata"]["annotations"], of=target, cluster=here.id)
+    assert mark is not None
+    text = encode_mark(replace(mark, **changes), of=target, cluster=here.id)
+    annotations = {**found["metadata"]["annotations"], meta.GROUP_OWNER: text}
+    here.replace({**found, "metadata": {**found["metadata"], "annotations": annotations}})
 
 
 def numbered(count: int) -> list[str]:
@@ -221,13 +261,7 @@ def test_a_mark_that_changes_while_its_owner_is_asked_about_is_not_forgotten() -
             name = path.partition("?")[0].rpartition("/configmaps/")[2]
             if method == "GET" and name in names and name not in changed:
                 changed.add(name)
-                found = here.get("ConfigMap", name, namespace="default")
-                target = Target("", "ConfigMap", "default", name)
-                mark = read_mark(found["metadata"]["annotations"], of=target, cluster=here.id)
-                assert mark is not None
-                text = encode_mark(replace(mark, propagation="Foreground"), of=target, cluster=here.id)
-                annotations = {**found["metadata"]["annotations"], meta.GROUP_OWNER: text}
-                here.replace({**found, "metadata": {**found["metadata"], "annotations": annotations}})
+                change_mark(here, name, propagation="Foreground")
             return answer(method, path, body, **options)
 
         make_widgets(group, names)
@@ -256,13 +290,7 @@ def test_a_proof_counts_for_the_mark_that_was_asked_about() -> None:
             if method != "GET" and COUNTS in f"{path} {body!r}" and not changed:
                 changed.extend(names)
                 for name in names:
-                    found = here.get("ConfigMap", name, namespace="default")
-                    target = Target("", "ConfigMap", "default", name)
-                    mark = read_mark(found["metadata"]["annotations"], of=target, cluster=here.id)
-                    assert mark is not None
-                    text = encode_mark(replace(mark, owner=living), of=target, cluster=here.id)
-                    annotations = {**found["metadata"]["annotations"], meta.GROUP_OWNER: text}
-                    here.replace({**found, "metadata": {**found["metadata"], "annotations": annotations}})
+                    change_mark(here, name, owner=living)
             return answer(method, path, body, **options)
 
         make_widgets(group, [*names, "living"])

@@ -4,78 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
-from registry_controller.group import EventType, Group, Key
+from registry_controller.group import EventType, Key
 from registry_controller.group.dialers import Context
-from registry_controller.group.ownership import Propagation
 from registry_controller.group.sources import ContextSource
 from tests.sim.cluster.group import SimGroup, config_map, simulate
 from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.cluster.operator import make_group, operator_at
-from tests.sim.cluster.request import Answer
 from tests.sim.cluster.transport import Fault, Life
-from tests.sim.test_collector import COUNTS, delete_widgets, made, make_widgets, nothing, numbered
+from tests.sim.test_collector import (
+    COUNTS,
+    FAN,
+    Owns,
+    delete_widgets,
+    made,
+    make_widgets,
+    maker_at,
+    note_names,
+    nothing,
+    numbered,
+)
 from tests.sim.test_group import take
-
-Owns = Iterable[dict[str, str]]
-FAN: Owns = ({"label_selector": "fan"},)
 
 
 def by(*names: str) -> Callable[[Any], ContextSource]:
     """Return a source of contexts; the local one is a."""
     return lambda _: ContextSource([Context(name=name) for name in names], local="a")
-
-
-@asynccontextmanager
-async def maker(
-    group: SimGroup,
-    *,
-    source: Any = None,
-    members: str = "b",
-    owns: Owns = FAN,
-    propagations: dict[str, Propagation] | None = None,
-    makes: bool = True,
-) -> AsyncIterator[Group]:
-    """Run an operator at a that makes a ConfigMap for each Widget of some members."""
-    async with operator_at(group, "a", **({"source": source} if source else {})) as operator:
-
-        async def reconcile(key: Key) -> None:
-            member = operator.get(key.member)
-            found = member.get("widgets", key.name, namespace=key.namespace) if member is not None else None
-            if member is None or found is None or not makes or key.member not in members:
-                return
-            name = key.name if len(members) == 1 else f"{key.member}-{key.name}"
-            manifest = {"apiVersion": "v1", **config_map(name, {"made": "here"}, labels={"fan": "out"})}
-            propagation = (propagations or {}).get(key.name, "Background")
-            await operator.local.apply(manifest, owner=member.as_owner(found), propagation=propagation)
-
-        controller = operator.controller(reconcile).watches("widgets", namespace="default")
-        for one in owns:
-            controller.owns("configmaps", **one)
-        running = asyncio.get_running_loop().create_task(controller.run())
-        yield operator
-        running.cancel()
-
-
-def deletions(group: SimGroup) -> list[str]:
-    """Return the list to which each ConfigMap that is deleted at a is added."""
-    server, found = group["a"].server, list[str]()
-    answer = server.answer
-
-    def note(method: str, path: str, body: bytes | None, **options: Any) -> Answer:
-        if method == "DELETE" and "configmaps" in path:
-            found.append(path.partition("?")[0].rpartition("/")[2])
-        return answer(method, path, body, **options)
-
-    server.answer = note  # type: ignore[method-assign]
-    return found
 
 
 def without_labels(group: SimGroup, name: str) -> None:
@@ -89,8 +49,8 @@ def test_another_cluster_at_the_address_of_a_member_proves_nothing() -> None:
     async def scenario(group: SimGroup) -> None:
         await group.join()
         make_widgets(group, ["x", "y"])
-        deleted = deletions(group)
-        async with maker(group, source=by("a", "b")) as operator:
+        deleted = note_names(group)
+        async with maker_at(group, "a", source=by("a", "b")) as operator:
             await asyncio.sleep(20.0)
             assert made(group) == {"x", "y"}
             watch = operator.watch("widgets")
@@ -110,8 +70,8 @@ def test_an_owner_that_one_of_two_members_with_its_id_has_is_there() -> None:
     async def scenario(group: SimGroup) -> None:
         await group.join()
         make_widgets(group, ["x"])
-        called, deleted = group.clone("b"), deletions(group)
-        async with maker(group, source=by("a", called, "b")):
+        called, deleted = group.clone("b"), note_names(group)
+        async with maker_at(group, "a", source=by("a", called, "b")):
             await asyncio.sleep(20.0)
             assert made(group) == {"x"}
             group.clones[called].store.delete(BY_KIND["Widget"], ObjectKey("default", "x"))
@@ -129,7 +89,7 @@ def test_a_silent_second_name_of_a_member_keeps_what_it_owns_and_is_named() -> N
         await group.join()
         make_widgets(group, ["x"])
         group.clones["b2"] = group["b"].server
-        async with maker(group, source=by("a", "b2", "b")) as operator:
+        async with maker_at(group, "a", source=by("a", "b2", "b")) as operator:
             await asyncio.sleep(20.0)
             group.wire("a", "b2").set(Fault.REFUSED)
             delete_widgets(group, ["x"])
@@ -147,7 +107,7 @@ def test_an_owner_that_goes_while_its_member_may_not_show_its_id_is_found() -> N
     async def scenario(group: SimGroup) -> None:
         await group.join()
         make_widgets(group, ["x", "y"])
-        async with maker(group, source=by("a", "b")) as operator:
+        async with maker_at(group, "a", source=by("a", "b")) as operator:
             await asyncio.sleep(20.0)
             group.wire("a", "b").unallowed = {"namespaces"}
             await asyncio.sleep(400.0)
@@ -166,12 +126,12 @@ def test_a_mark_of_the_former_local_cluster_is_no_mark_in_the_next_one() -> None
     async def scenario(group: SimGroup) -> None:
         await group.join()
         make_widgets(group, ["x", "y"])
-        async with maker(group, source=by("a", "b")):
+        async with maker_at(group, "a", source=by("a", "b")):
             await asyncio.sleep(20.0)
             held = group["a"].get("ConfigMap", "x", namespace="default")["metadata"]
             group.rebuild("a")
             group["a"].server.generation -= 1
-            deleted = deletions(group)
+            deleted = note_names(group)
             await asyncio.sleep(120.0)
             assert made(group) == {"x", "y"}
             mark = json.loads(
@@ -195,13 +155,13 @@ def test_owners_that_are_back_between_two_deletions_keep_the_rest() -> None:
         await group.join()
         names = numbered(40)
         make_widgets(group, names)
-        async with maker(group):
+        async with maker_at(group, "a"):
             await asyncio.sleep(40.0)
             assert made(group) == set(names)
             backup = group["b"].server.store.backup()
             await asyncio.sleep(1.0)
             group.wire("a", "a").delay_s = (1.0, 1.0)
-            deleted = deletions(group)
+            deleted = note_names(group)
             delete_widgets(group, names)
             while not deleted:  # noqa: ASYNC110  the time is simulated
                 await asyncio.sleep(0.1)
@@ -217,10 +177,10 @@ def test_an_object_is_owned_while_one_of_two_watches_shows_it(first: str) -> Non
     async def scenario(group: SimGroup) -> None:
         await group.join()
         make_widgets(group, ["x"])
-        async with maker(group):
+        async with maker_at(group, "a"):
             await asyncio.sleep(20.0)
-        both: list[dict[str, str]] = [{}, *FAN]
-        async with maker(group, owns=both if first == "wide" else both[::-1], makes=False):
+        both: Owns = [{}, *FAN]
+        async with maker_at(group, "a", owns=both if first == "wide" else both[::-1], makes=False):
             await asyncio.sleep(20.0)
             without_labels(group, "x")
             await asyncio.sleep(20.0)
@@ -270,7 +230,7 @@ def test_what_is_allowed_for_one_cluster_is_not_allowed_for_another() -> None:
         for member in "bc":
             for name in numbered(70):
                 group[member].create({"kind": "Widget", "metadata": {"name": name, "namespace": "default"}, "spec": {}})
-        async with maker(group, members="bc") as operator:
+        async with maker_at(group, "a", members="bc") as operator:
             await asyncio.sleep(60.0)
             assert len(made(group)) == 140
             for member in "bc":
@@ -293,7 +253,7 @@ def test_what_waits_for_its_finalizers_counts_after_a_restart_too() -> None:
         await group.join()
         names = numbered(100)
         make_widgets(group, names)
-        async with maker(group):
+        async with maker_at(group, "a"):
             await asyncio.sleep(40.0)
             assert made(group) == set(names)
         for name in names:
@@ -319,7 +279,7 @@ def test_what_waits_for_its_finalizers_counts_after_a_restart_too() -> None:
             await asyncio.sleep(0.1)
         life.is_over = True
         running.cancel()
-        async with maker(group, makes=False) as operator:
+        async with maker_at(group, "a", makes=False) as operator:
             await asyncio.sleep(10.0)
             delete_widgets(group, names[40:80])
             await asyncio.sleep(60.0)
@@ -334,7 +294,7 @@ def test_an_orphan_is_released_while_deletions_are_halted() -> None:
         await group.join()
         names = numbered(80)
         make_widgets(group, names)
-        async with maker(group, propagations={names[0]: "Orphan"}) as operator:
+        async with maker_at(group, "a", orphans=names[:1]) as operator:
             await asyncio.sleep(60.0)
             delete_widgets(group, names[1:])
             await asyncio.sleep(60.0)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from registry_controller.api.errors import InvalidObject, InvalidOption
-from registry_controller.group import Event, EventType, Key, Watch
+from registry_controller.group import Event, EventType, Group, Key, Watch
 from registry_controller.group.dialers import Context
 from registry_controller.group.sources import SECRET_LABEL, ContextSource, SecretSource
 from registry_controller.kube.connect import Reader
@@ -295,6 +295,30 @@ def test_a_helper_that_was_cancelled_is_an_error_of_its_key() -> None:
     simulate(scenario, n=2)
 
 
+def test_the_log_has_the_traceback_of_a_mistake_and_not_of_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        async with operator_at(group, "a") as operator:
+
+            async def reconcile(key: Key) -> None:
+                if key.name == "mistake":
+                    raise KeyError("a-key")
+                await operator.local.apply({"apiVersion": "v1", "kind": "Unserved", "metadata": {"name": "x"}})
+
+            controller = operator.controller(reconcile).watches("configmaps", namespace="default")
+            running = asyncio.get_running_loop().create_task(controller.run())
+            for name in ("mistake", "answer"):
+                group["b"].create(config_map(name, {}))
+            await asyncio.sleep(10.0)
+            running.cancel()
+
+    simulate(scenario, n=2)
+    found = [one for one in caplog.records if one.getMessage().startswith("function has failed")]
+    tracebacks = {"name=mistake" in one.getMessage(): one.exc_info for one in found}
+    assert tracebacks[True] is not None
+    assert tracebacks[False] is None
+
+
 @pytest.mark.parametrize("workers", [1, 4])
 def test_the_keys_of_one_member_never_wait_for_those_of_others(workers: int) -> None:
     async def scenario(group: SimGroup) -> None:
@@ -354,6 +378,18 @@ def test_an_object_shows_no_annotation_in_its_text() -> None:
     simulate(scenario, n=2)
 
 
+@asynccontextmanager
+async def _described_by_hand(group: SimGroup) -> AsyncIterator[tuple[Group, Watch, Member]]:
+    """Run an operator at a, where no daemon keeps the Clusters; its watch has shown the ConfigMap x of b."""
+    group["b"].create(config_map("x", {}))
+    here = group["a"]
+    here.kill()
+    async with operator_at(group, "a") as operator:
+        watch = operator.watch("configmaps", namespace="default")
+        await take(watch)
+        yield operator, watch, here
+
+
 def _another_cluster_object(member: Member, name: str) -> None:
     """Make a second Cluster with the ID of b."""
     spec = member.get("Cluster", "b")["spec"]
@@ -365,12 +401,7 @@ def test_a_member_keeps_its_name_beside_another_cluster_with_its_id() -> None:
 
     async def scenario(group: SimGroup) -> None:
         await group.join()
-        group["b"].create(config_map("x", {}))
-        here = group["a"]
-        here.kill()
-        async with operator_at(group, "a") as operator:
-            watch = operator.watch("configmaps", namespace="default")
-            await take(watch)
+        async with _described_by_hand(group) as (operator, watch, here):
             cluster = here.get("Cluster", "b")
             _another_cluster_object(here, "zz")
             await take(watch, for_s=60.0)
@@ -396,12 +427,7 @@ def test_a_member_keeps_its_name_beside_another_cluster_with_its_id() -> None:
 def test_a_cluster_that_cannot_be_read_any_more_is_there() -> None:
     async def scenario(group: SimGroup) -> None:
         await group.join()
-        group["b"].create(config_map("x", {}))
-        here = group["a"]
-        here.kill()
-        async with operator_at(group, "a") as operator:
-            watch = operator.watch("configmaps", namespace="default")
-            await take(watch)
+        async with _described_by_hand(group) as (operator, watch, here):
             cluster = here.get("Cluster", "b")
             here.replace({**cluster, "spec": {**cluster["spec"], "kubernetesApiEndpoints": [{"serverAddress": 5}]}})
             assert await take(watch, for_s=90.0) == []

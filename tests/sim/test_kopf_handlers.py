@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable
@@ -213,3 +214,26 @@ def test_all_handlers_share_the_memo_of_an_object_and_a_new_object_has_a_new_one
             assert all(uid == of for uid, of in seen)
 
     simulate(scenario, n=2)
+
+
+def test_handlers_that_end_with_an_error_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """kopf goes on without them, and does not learn of it."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        async with operator_at(group, "a") as operator:
+            registry = kopf.OperatorRegistry()
+
+            @operator.kopf.on_event("no/word")
+            async def on_none(**_: Any) -> None:
+                """Do nothing."""
+
+            operator.kopf.install(registry)
+            start, end = registry._activities._handlers
+            with contextlib.suppress(ExceptionGroup):
+                await start.fn()  # type: ignore[misc]
+            await asyncio.sleep(10.0)
+            await end.fn()  # type: ignore[misc]
+
+    simulate(scenario, n=2)
+    assert any("handlers of the group have ended" in one.getMessage() for one in caplog.records)

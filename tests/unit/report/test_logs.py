@@ -6,6 +6,7 @@ import datetime
 import io
 import json
 import logging
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -262,3 +263,25 @@ def test_configuring_again_replaces_the_first(capsys: pytest.CaptureFixture[str]
     logs.configure(format="console", verbosity=0)
     logs.get_logger("x").info("once")
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+LIBRARY = """
+from registry_controller.report.logs import get_logger
+log = get_logger("registry_controller.group.controller")
+log.info("member engaged", member="b")
+log.warning("objects cannot be read", member="b")
+try:
+    {}["a-key"]
+except KeyError as error:
+    log.exception("function has failed", error=error, function="reconcile")
+"""
+
+
+def test_a_program_that_sets_up_no_logging_sees_warnings_and_tracebacks() -> None:
+    done = subprocess.run([sys.executable, "-c", LIBRARY], capture_output=True, text=True, check=True, timeout=60)
+    first, second, *rest = done.stderr.splitlines()
+    assert (done.stdout, first, second) == (
+        "", "objects cannot be read member=b", "function has failed function=reconcile"
+    )  # fmt: skip
+    assert rest[0].startswith("Traceback")
+    assert rest[-1] == "KeyError: 'a-key'"
