@@ -27,6 +27,7 @@ from registry_controller.local import kubeconfig_secret
 from registry_controller.report import logs
 from registry_controller.report.metrics import Metrics
 from registry_controller.sync import reconciler
+from tests.process_logging import restored_logging
 from tests.sim.checks.convergence import Wrong, check_end
 from tests.sim.checks.observer import Observer
 from tests.sim.checks.program import ProgramLaws
@@ -362,13 +363,9 @@ def _reading_logs(schedule: Schedule, outcome: Outcome) -> Iterator[None]:
         yield
         return
     text = io.StringIO()
-    with contextlib.redirect_stderr(text):
+    with restored_logging(), contextlib.redirect_stderr(text):
         logs.configure(format="json", verbosity=1)
-        try:
-            yield
-        finally:
-            with contextlib.redirect_stderr(io.StringIO()):
-                logs.configure(format="json", verbosity=0)
+        yield
     outcome.tally.clauses["A6"] += text.getvalue().count("\n")
     if CANARY in text.getvalue():
         outcome.broken.append(Wrong("A6", "the log", "shows what is in a Secret"))

@@ -19,24 +19,13 @@ from registry_controller.api.meta import ObjectKey, Target
 from registry_controller.core.decision.decision import Reason
 from registry_controller.report import logs
 from registry_controller.report.lines import OURS, describe
+from tests.process_logging import restored_logging
 
 
 @pytest.fixture(autouse=True)
 def _untouched() -> Iterator[None]:
-    """Put the process's logging back."""
-    root = logging.getLogger()
-    names = ["asyncio", "kopf", "aiohttp", "kubernetes", "urllib3", "concurrent"]
-    levels = {name: logging.getLogger(name).level for name in names}
-    before = (root.handlers[:], root.level, logging.raiseExceptions)
-    outlet = dict(vars(logs._outlet))
-    hooks = (sys.excepthook, threading.excepthook, sys.unraisablehook)
-    yield
-    root.handlers[:], root.level, logging.raiseExceptions = before
-    sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
-    vars(logs._outlet).clear()
-    vars(logs._outlet).update(outlet)
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
+    with restored_logging():
+        yield
 
 
 Lines = Callable[[], list[dict[str, Any]]]
