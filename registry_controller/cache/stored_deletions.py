@@ -8,8 +8,8 @@ from typing import Any
 from registry_controller.api.meta import ClusterUID
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.stored_objects import StoredCluster, StoredRule
-from registry_controller.core.decision.rule_halts import RuleHalts, form_for, read_halts
-from registry_controller.core.status import cluster, rule
+from registry_controller.core.decision.rule_halts import RuleHalts, form_for
+from registry_controller.core.status import rule
 
 
 def clusters_of(registry: Registry, owner: ClusterUID) -> Iterator[StoredCluster]:
@@ -42,7 +42,7 @@ def stored_owners(registry: Registry, name: str) -> frozenset[ClusterUID]:
     if stored is None:
         return frozenset()
     clusters = registry.clusters.values()
-    halted = (held.cluster.cluster_id for held in clusters if held.cluster and form_for(_halts_in(held), name))
+    halted = (held.cluster.cluster_id for held in clusters if held.cluster and form_for(held.halts, name))
     return frozenset((*rule.list_owners(stored.manifest.get("status")), *halted))
 
 
@@ -50,9 +50,5 @@ def stored_halts(registry: Registry, owner: ClusterUID) -> RuleHalts:
     """Return the halts of rules that the owner's Cluster here holds."""
     found: dict[str, str] = {}
     for held in clusters_of(registry, owner):
-        found |= _halts_in(held)
+        found |= held.halts
     return found
-
-
-def _halts_in(held: StoredCluster) -> RuleHalts:
-    return read_halts(cluster.read_deletions(held.manifest.get("status")))

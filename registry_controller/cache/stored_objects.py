@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from registry_controller.api.cluster import Cluster
 from registry_controller.api.meta import ClusterUID, GroupKind, Manifest
 from registry_controller.api.provenance import RuleGeneration
 from registry_controller.api.syncrule import SyncRule
 from registry_controller.core.decision.marks import Binding, Marks
+from registry_controller.core.decision.rule_halts import RuleHalts, read_halts
 from registry_controller.core.decision.rule_state import Maker
 from registry_controller.core.rules.active import ActiveRule, activate
 from registry_controller.core.rules.policy import BarredRule, RulePolicy, TargetPolicy
 from registry_controller.core.rules.validation import RuleVerdict
+from registry_controller.core.status.cluster import read_deletions
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoredCluster:
     """A Cluster in the local cluster. `cluster` is None while `problem` describes its error."""
 
     cluster: Cluster | None
     problem: str
     manifest: Manifest
+
+    @functools.cached_property
+    def deletions(self) -> Mapping[str, Any] | None:
+        """The stored form of the limit on the deletions of its objects' copies; None without one."""
+        return read_deletions(self.manifest.get("status"))
+
+    @functools.cached_property
+    def halts(self) -> RuleHalts:
+        """The halts of rules that it holds."""
+        return read_halts(self.deletions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ from registry_controller.core.decision.deletion_limit import (
     window_of,
 )
 from registry_controller.core.decision.rule_halts import RuleHalts, halt_in, stored_halts_form
-from registry_controller.core.status.cluster import read_deletions
 from registry_controller.sync.deletion_budget import DeletionBudget, stored_window
 from registry_controller.sync.deletion_count import DeletionCount, Judged
 
@@ -231,7 +230,7 @@ def has_cluster(registry: Registry, owner: ClusterUID) -> bool:
 def cluster_name(registry: Registry, owner: ClusterUID) -> str:
     """Return the name of the Cluster here that stores and lifts the limit of an owner; its ID without one."""
     found = list(clusters_of(registry, owner))
-    storing = (one for one in found if read_deletions(one.manifest.get("status")) is not None)
+    storing = (one for one in found if one.deletions is not None)
     stored = next(storing, next(iter(found), None))
     return stored.cluster.name if stored is not None and stored.cluster is not None else str(owner)
 
@@ -246,7 +245,7 @@ def stored_owner_halt(registry: Registry, owner: ClusterUID) -> Halt | None:
 
 def stored_limit(registry: Registry, owner: ClusterUID) -> Window | None:
     """Return the window in the status of the owner's Cluster; None without one."""
-    found = (window_of(read_deletions(stored.manifest.get("status"))) for stored in clusters_of(registry, owner))
+    found = (window_of(stored.deletions) for stored in clusters_of(registry, owner))
     return next((window for window in found if window is not None), None)
 
 

@@ -35,6 +35,10 @@ def _unpack(packed: bytes) -> State:
     return _PACKED.unpack(packed)
 
 
+_STATES_BETWEEN_LOOKS: Final = 500
+"""To ask for the used memory takes longer than to search a state."""
+
+
 def _used_mib() -> int:
     """Return the most memory that this process had, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -161,12 +165,12 @@ class Search:
 
         while level:
             following: list[bytes] = []
-            for packed in level:
+            for index, packed in enumerate(level):
                 if time.monotonic() - began_s > at_most_s:
                     return found(f"time, {at_most_s:.0f} s")
                 if at_most_states and len(self._numbers) >= at_most_states:
                     return found(f"memory, {at_most_states:,} states")
-                if at_most_mib and _used_mib() >= at_most_mib:
+                if at_most_mib and index % _STATES_BETWEEN_LOOKS == 0 and _used_mib() >= at_most_mib:
                     return found(f"memory, {at_most_mib:,} MiB")
                 broken, last = self._expand(packed, following)
                 if broken is not None:

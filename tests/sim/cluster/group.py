@@ -9,6 +9,7 @@ The same seed gives the same run, as far as PYTHONHASHSEED is the same: sets hav
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
@@ -16,6 +17,8 @@ from typing import Any, Self, TypeVar
 
 from registry_controller.api.errors import Unreachable
 from registry_controller.api.meta import ObjectKey
+from registry_controller.kube import kubeconfig
+from registry_controller.local import kubeconfig_secret
 from registry_controller.report.metrics import Metrics
 from tests.sim.cluster.apiserver import ApiServer, Snapshot, Write
 from tests.sim.cluster.kinds import BY_KIND
@@ -24,6 +27,10 @@ from tests.sim.cluster.member import DAEMON, NAMESPACE, Member
 from tests.sim.cluster.transport import Fault, Wire
 
 T = TypeVar("T")
+
+kubeconfig_secret.render = functools.lru_cache(maxsize=4096)(kubeconfig_secret.render)
+kubeconfig_secret.load_document = kubeconfig.load_document = functools.lru_cache(maxsize=4096)(kubeconfig.load_document)
+"""To spell and to read YAML are functions of their arguments alone, and a tenth of all the time."""
 
 _CLUSTER = BY_KIND["Cluster"]
 _STOP_S = 60.0

@@ -22,8 +22,6 @@ from registry_controller.core.decision.decision import NeedsProof
 from registry_controller.core.decision.deletion_limit import window_of
 from registry_controller.core.decision.state import TargetState
 from registry_controller.core.status.cluster import read_deletions
-from registry_controller.kube import kubeconfig
-from registry_controller.local import kubeconfig_secret
 from registry_controller.report import logs
 from registry_controller.report.metrics import Metrics
 from registry_controller.sync import reconciler
@@ -316,11 +314,6 @@ def _braked(schedule: Schedule) -> Iterator[None]:
         yield
     finally:
         deletion_limit.ALWAYS = always  # type: ignore[misc]
-
-
-kubeconfig_secret.render = functools.lru_cache(maxsize=4096)(kubeconfig_secret.render)
-kubeconfig_secret.load_document = kubeconfig.load_document = functools.lru_cache(maxsize=4096)(kubeconfig.load_document)
-"""To spell and to read YAML are functions of their arguments alone, and a tenth of all the time."""
 
 
 def _raise(error: Exception, *, path: str) -> NoReturn:
