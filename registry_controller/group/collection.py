@@ -23,6 +23,7 @@ from registry_controller.group.objects import Object
 from registry_controller.group.owned_objects import Owned, OwnedObjects
 from registry_controller.group.owner_proof import Existence, ask_members, streams_of
 from registry_controller.group.ownership import Owner, OwnerMark
+from registry_controller.group.shown_objects import find_object
 from registry_controller.report.logs import get_logger
 
 log = get_logger(__name__)
@@ -50,6 +51,7 @@ class Collection:
         self._owned = owned
         self._limits = limits
         self._asks: set[Target] = set()
+        self._shown_gone: set[Target] = set()
         self._going: set[Target] = set()
         self._kept: dict[Target, str] = {}
         self._has_news = asyncio.Event()
@@ -66,12 +68,20 @@ class Collection:
 
     def ask_soon(self, targets: Iterable[Target]) -> None:
         """Note that the owners of objects may be gone; those that a watch shows are not asked about."""
-        connections = self._connections()
         owned = ((target, self._owned.get(target)) for target in targets)
-        asks = {target for target, found in owned if found and not _is_seen(connections, found.mark.owner)}
+        asks = {target for target, found in owned if found and not self._is_seen(target, found)}
         if asks:
             self._asks |= asks
             self._has_news.set()
+
+    def note_owner(self, targets: Iterable[Target], *, is_gone: bool) -> None:
+        """Note that a watch has shown the owner of objects, or that it is gone.
+
+        Then it is asked about although another watch, which may not have come that far, still shows it.
+        """
+        targets = set(targets)
+        self._shown_gone = self._shown_gone | targets if is_gone else self._shown_gone - targets
+        self.ask_soon(targets)
 
     def note_gone(self, target: Target) -> None:
         """Note that an object has gone, or has another owner."""
@@ -133,7 +143,7 @@ class Collection:
         """Return whether the owner of an object is to be asked about now."""
         found, connections = self._owned.get(target), self._connections()
         is_here = found is not None and not found.is_deleting and found.mark.owner.cluster == self._cluster
-        if found is None or not is_here or _is_seen(connections, found.mark.owner):
+        if found is None or not is_here or self._is_seen(target, found):
             self._settle(target)
             return False
         for connection in connections:
@@ -203,6 +213,11 @@ class Collection:
         self._settle(target, mark=proven.mark)
         return True
 
+    def _is_seen(self, target: Target, found: Owned) -> bool:
+        """Return whether a watch shows the owner of an object at each member with the ID of its cluster."""
+        shown = [_shows(connection, found.mark.owner) for connection in self._connections()]
+        return target not in self._shown_gone and bool(shown) and all(shown)
+
     def _is_deleting(self, target: Target) -> bool:
         found = self._owned.get(target)
         return found is not None and found.is_deleting
@@ -222,19 +237,15 @@ class Collection:
         if mark is not None and found is not None and found.mark != mark:
             return
         self._asks.discard(target)
+        self._shown_gone.discard(target)
         self._kept.pop(target, None)
 
 
-def _is_seen(connections: Iterable[MemberConnection], owner: Owner) -> bool:
-    """Return whether a watch shows an owner at each of these members."""
-    return bool(shown := [_shows(connection, owner) for connection in connections]) and all(shown)
-
-
 def _shows(connection: MemberConnection, owner: Owner) -> bool:
-    found = (stream.objects.get(owner.key) for stream in streams_of(connection, owner))
-    return any(obj is not None and obj.uid == owner.uid for obj in found)
+    found = find_object(list(streams_of(connection, owner)), owner.key)
+    return found is not None and found.uid == owner.uid
 
 
 def _is_read(connection: MemberConnection, owner: Owner) -> bool:
     """Return whether a watch shows all objects of an owner's kind, as they are now."""
-    return any(stream.is_complete and not stream.problem for stream in streams_of(connection, owner))
+    return any(stream.is_current for stream in streams_of(connection, owner))

@@ -189,7 +189,8 @@ class CollectorRun:
                 self._of(known).ask_soon(self._owned.of_cluster(known))
         elif obj is not None and cluster:
             target = Target(obj.kind.group, obj.kind.kind, obj.namespace, obj.name)
-            self._of(cluster).ask_soon(self._owned.of_owner(cluster, target))
+            targets = self._owned.of_owner(cluster, target)
+            self._of(cluster).note_owner(targets, is_gone=event.type is EventType.DELETED)
         elif event.type is EventType.SYNCED and cluster:
             self._of(cluster).ask_soon(self._owned.of_cluster(cluster))
 

@@ -29,11 +29,6 @@ KeysOf = Callable[[Event], Iterable[Key]]
 class Watched(Protocol):
     """The part of a group that a controller needs."""
 
-    def watch(
-        self, resource: str, *, namespace: str, label_selector: str, field_selector: str, metadata_only: bool
-    ) -> Watch:
-        """Watch a kind in all members."""
-
     async def wait_known(self) -> None:
         """Wait until it is known which members there are."""
 
@@ -54,8 +49,16 @@ class Controller:
     and the key comes again later each time (50 ms to 60 s).
     """
 
-    def __init__(self, group: Watched, reconcile: Callable[[Key], Awaitable[float | None]], *, workers: int) -> None:
+    def __init__(
+        self,
+        group: Watched,
+        reconcile: Callable[[Key], Awaitable[float | None]],
+        *,
+        workers: int,
+        follow: Callable[[StreamRequest], Watch],
+    ) -> None:
         self._group = group
+        self._follow = follow
         self._reconcile = reconcile
         self._queue = WorkQueue[Key](at_once=max(1, workers))
         self._sources: list[tuple[Watch, KeysOf]] = []
@@ -73,17 +76,9 @@ class Controller:
         keys: KeysOf = key_of_object,
     ) -> Self:
         """Add a kind whose events give keys; returns the controller. The arguments are as for `Group.watch`."""
-        watch = self._group.watch(
-            resource,
-            namespace=namespace,
-            label_selector=label_selector,
-            field_selector=field_selector,
-            metadata_only=metadata_only,
-        )
-        self._sources.append((watch, keys))
-        self._requests.append(
-            StreamRequest(resource, Selection(namespace, label_selector, field_selector), metadata_only)
-        )
+        request = StreamRequest(resource, Selection(namespace, label_selector, field_selector), metadata_only)
+        self._sources.append((self._follow(request), keys))
+        self._requests.append(request)
         return self
 
     def owns(self, resource: str, *, namespace: str = "", label_selector: str = "") -> Self:

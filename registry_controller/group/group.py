@@ -238,19 +238,28 @@ class Group(Mapping[str, Member]):
         another version. Without `namespace`, all namespaces. InvalidObject for a wrong selector, and for a text that
         is no such word.
         """
-        if not _WORD.fullmatch(resource):
+        selection = Selection(namespace, label_selector, field_selector)
+        return self._follow(StreamRequest(resource, selection, metadata_only), reads_caches=False)
+
+    def _follow(self, request: StreamRequest, *, reads_caches: bool) -> Watch:
+        if not _WORD.fullmatch(request.resource):
             raise InvalidObject("resource", "must be a word that kubectl takes, as pods or deployments.v1.apps")
-        labels = parse_selector(label_selector)
-        request = StreamRequest(resource, Selection(namespace, label_selector, field_selector), metadata_only)
-        watch = Watch(namespace=namespace, labels=labels, is_engaged=lambda: self.is_running, ended=self._end_watch)
+        watch = Watch(
+            namespace=request.selection.namespace,
+            labels=parse_selector(request.selection.labels),
+            reads_caches=reads_caches,
+            is_engaged=lambda: self.is_running,
+            ended=self._end_watch,
+        )
         self._watches[watch] = request
         for engagement in self._engagements.by_name.values():
-            engagement.connection.open(request).attach(watch)
+            engagement.connection.attach(watch, request)
         return watch
 
     def controller(self, reconcile: Callable[[Key], Awaitable[float | None]], *, workers: int = 4) -> Controller:
         """Return a controller, which calls `reconcile` with each key that its watches name; see `Controller`."""
-        return Controller(self, reconcile, workers=workers)
+        follow = functools.partial(self._follow, reads_caches=True)
+        return Controller(self, reconcile, workers=workers, follow=follow)
 
     def _end_watch(self, watch: Watch) -> None:
         del self._watches[watch]
@@ -266,7 +275,7 @@ class Group(Mapping[str, Member]):
     def _attach(self, connection: MemberConnection) -> None:
         """Pass the objects of a new member to the watches."""
         for watch, request in self._watches.items():
-            connection.open(request).attach(watch)
+            connection.attach(watch, request)
 
 
 def _context(kubeconfig: Path | str | None, context: str | None) -> Context:

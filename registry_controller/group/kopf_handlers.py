@@ -27,6 +27,7 @@ import kopf
 from registry_controller.api.errors import InvalidObject
 from registry_controller.group.controller import Watched, call_with_keys, key_of_object, name_function
 from registry_controller.group.objects import Event, EventType, Key, Object
+from registry_controller.group.watching import Watch
 from registry_controller.report.lines import describe
 from registry_controller.report.logs import get_logger
 from registry_controller.sync.workqueue import WorkQueue
@@ -43,6 +44,11 @@ _H = TypeVar("_H", bound=Handler)
 
 class RunnableGroup(Watched, Protocol):
     """The part of a group that the handlers need."""
+
+    def watch(
+        self, resource: str, *, namespace: str, label_selector: str, field_selector: str, metadata_only: bool
+    ) -> Watch:
+        """Watch a kind in all members."""
 
     @property
     def is_running(self) -> bool:

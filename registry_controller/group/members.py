@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from registry_controller.api.errors import RegistryError, Unreachable
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
-from registry_controller.api.selectors import Selector, parse_selector
+from registry_controller.api.selectors import parse_selector
 from registry_controller.clusters.connection import PeerConnection
 from registry_controller.clusters.dialer import Dialer
 from registry_controller.group.dialers import ContextDialer
 from registry_controller.group.objects import Object
 from registry_controller.group.ownership import Owner, make_owner, read_owner
-from registry_controller.group.streams import MemberStream, StreamRequest
+from registry_controller.group.shown_objects import find_object, list_objects, may_be_stale
+from registry_controller.group.streams import Consumer, MemberStream, StreamRequest
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.watch.fairness import EvaluationLimiter
@@ -35,21 +36,41 @@ class MemberConnection(PeerConnection[Dialer | ContextDialer]):
         self._tasks: dict[StreamRequest, asyncio.Task[Any]] = {}
         self._scope: asyncio.TaskGroup | None = None
 
-    def open(self, request: StreamRequest) -> MemberStream:
-        """Return the stream that shows a request's objects; open one where none does."""
+    def attach(self, consumer: Consumer, request: StreamRequest) -> None:
+        """Report the objects of a request to a consumer, from a stream that shows them; open one where none does."""
+        self._open(request).attach(consumer, request)
+
+    def _open(self, request: StreamRequest) -> MemberStream:
         for held in self.streams.values():
-            if held.request.shows(request):
+            if held.request == request or (held.request.shows(request) and not held.is_refused):
                 return held
         by_context = isinstance(self.dialer, ContextDialer)
-        stream = self.streams[request] = MemberStream(self.name, request, by_context=by_context)
+        stream = self.streams[request] = MemberStream(
+            self.name, request, by_context=by_context, others=self._others_of, refused=self._divide
+        )
         if not self.is_alive:
             stream.mark_stale(self.failure)
         self._follow(stream)
         return stream
 
+    def _others_of(self, stream: MemberStream) -> Iterable[MemberStream]:
+        """Return the other streams of a resource."""
+        return [
+            one
+            for request, one in self.streams.items()
+            if one is not stream and request.resource == stream.request.resource
+        ]
+
+    def _divide(self, refused: MemberStream) -> None:
+        """Move consumers that asked for less than a stream that may not be read to streams of their own."""
+        for consumer, request in list(refused.consumers.items()):
+            if request != refused.request:
+                self._open(request).take_over(consumer, refused)
+        self.drop_unused()
+
     def drop_unused(self) -> None:
         """End the streams without a consumer."""
-        for request in [request for request, stream in self.streams.items() if not stream.has_consumers]:
+        for request in [request for request, stream in self.streams.items() if not stream.consumers]:
             del self.streams[request]
             self._reflectors.pop(request, None)
             task = self._tasks.pop(request, None)
@@ -173,20 +194,19 @@ class Member:
 
     def get(self, resource: str, name: str, *, namespace: str = "") -> Object | None:
         """Return a watched object; None where it does not exist. LookupError for one that no watch shows."""
-        streams = self._find(resource, namespace)
-        found = (stream.objects.get(ObjectKey(namespace, name)) for stream in streams)
-        return next((obj for obj in found if obj is not None), None)
+        return find_object(self._find(resource, namespace), ObjectKey(namespace, name))
 
     def list(self, resource: str, *, namespace: str = "", label_selector: str = "") -> Sequence[Object]:
         """List watched objects by namespace and name; LookupError for a kind that no watch shows there."""
-        labels, found = parse_selector(label_selector), dict[ObjectKey, Object]()
-        for stream in self._find(resource, namespace):
-            found |= _select(stream.objects, namespace=namespace, labels=labels)
-        return [found[key] for key in sorted(found)]
+        streams = self._find(resource, namespace)
+        return list_objects(streams, namespace=namespace, labels=parse_selector(label_selector))
 
-    def is_stale(self, resource: str) -> bool:
-        """Return whether the objects of a watched kind may be out of date; LookupError for one that no watch shows."""
-        return any(stream.problem or not stream.is_complete for stream in self._find(resource, ""))
+    def is_stale(self, resource: str, *, namespace: str = "") -> bool:
+        """Return whether the objects of a watched kind may be out of date; LookupError for one that no watch shows.
+
+        Without `namespace` this is so as well where another watch of the kind may not show its objects.
+        """
+        return may_be_stale(self._find(resource, namespace), namespace=namespace)
 
     def _find(self, resource: str, namespace: str) -> Sequence[MemberStream]:
         found = [
@@ -202,7 +222,3 @@ class Member:
                 f"here; watched: {words}"
             )
         return found
-
-
-def _select(objects: Mapping[ObjectKey, Object], *, namespace: str, labels: Selector) -> Mapping[ObjectKey, Object]:
-    return {key: obj for key, obj in objects.items() if namespace in ("", key.namespace) and labels.matches(obj.labels)}

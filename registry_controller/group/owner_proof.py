@@ -61,7 +61,8 @@ async def _ask_member(connection: MemberConnection, owner: Owner) -> Answer:
     reader, discovery = connection.reader, connection.discovery
     if reader is None or discovery is None or not connection.is_alive:
         return Answer(Existence.UNKNOWN, f"{connection.name} is silent: {connection.failure or 'it is not connected'}")
-    kind = next((stream.kind for stream in streams_of(connection, owner)), None)
+    streams = sorted(streams_of(connection, owner), key=lambda stream: not stream.is_current)
+    kind = streams[0].kind if streams else None  # in a version that is served
     if kind is None:
         return Answer(Existence.UNKNOWN, f"{connection.name} does not show objects of the kind of its owner")
     try:

@@ -6,13 +6,14 @@ Laws: an object stays known while its member is silent · a consumer that comes 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, RegistryError, Unreachable
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.api.selection import Selection
+from registry_controller.api.selectors import parse_selector
 from registry_controller.group.objects import EventType, Object, read_object
 from registry_controller.kube.object import PartialObject
 from registry_controller.report.logs import get_logger
@@ -39,9 +40,28 @@ class StreamRequest(NamedTuple):
         is_wider = not (mine.labels or mine.fields or theirs.fields) and mine.namespace in ("", theirs.namespace)
         return self.resource == other.resource and has_bodies and (mine == theirs or is_wider)
 
+    def selects(self, obj: Object) -> bool:
+        """Return whether an object of the kind is selected, as far as that is known here: not by fields."""
+        mine = self.selection
+        return obj.namespace in ("", mine.namespace or obj.namespace) and parse_selector(mine.labels).matches(
+            obj.labels
+        )
+
+    def is_whole(self, namespace: str) -> bool:
+        """Return whether all objects of a namespace are selected; empty means all namespaces."""
+        mine = self.selection
+        return not (mine.labels or mine.fields) and mine.namespace in ("", namespace)
+
 
 class Consumer(Protocol):
-    """Receives the changes of streams. A call is cheap and never fails."""
+    """Receives the changes of streams. A call is cheap and never fails.
+
+    `reads_caches` is true for one that acts on what `Member.get` returns. That may come from any stream of the kind, so
+    the consumer receives the changes of all of them.
+    """
+
+    @property
+    def reads_caches(self) -> bool: ...
 
     def on_change(self, member: str, old: Object | None, new: Object | None, *, is_relisted: bool) -> None:
         """An object changed; `old` is None for a new one, `new` for a deleted one."""
@@ -53,19 +73,32 @@ class Consumer(Protocol):
 class MemberStream(EventHandler):
     """One stream. `kind` is None until the member has resolved the resource; `problem` is why it is stale.
 
-    `by_context` is true where the member is read with the rights of the user, and not of its reader.
+    `by_context` is true where the member is read with the rights of the user, and not of its reader. `others` returns
+    the other streams of the same resource there. `refused` is called when the right to read all of this one is missing.
     """
 
-    def __init__(self, member: str, request: StreamRequest, *, by_context: bool) -> None:
+    def __init__(
+        self,
+        member: str,
+        request: StreamRequest,
+        *,
+        by_context: bool,
+        others: Callable[[MemberStream], Iterable[MemberStream]],
+        refused: Callable[[MemberStream], None],
+    ) -> None:
         self.request = request
         self._by_context = by_context
+        self._others = others
+        self._refused = refused
+        self.is_refused = False
         self.kind: GVK | None = None
         self.is_namespaced = True
         self.is_complete = False
         self.problem = ""
         self._member = member
         self._objects: dict[ObjectKey, Object] = {}
-        self._consumers: dict[Consumer, None] = {}
+        self._consumers: dict[Consumer, StreamRequest] = {}
+        self._unconfirmed: set[ObjectKey] = set()
         self._is_relisting = False
         self._doubted_after: float = math.inf
 
@@ -81,13 +114,18 @@ class MemberStream(EventHandler):
         return self._objects
 
     @property
-    def has_consumers(self) -> bool:
-        """Return whether the stream has a consumer."""
-        return bool(self._consumers)
+    def consumers(self) -> Mapping[Consumer, StreamRequest]:
+        """Return the consumers, each with the objects that it asked for."""
+        return self._consumers
 
-    def attach(self, consumer: Consumer) -> None:
+    @property
+    def is_current(self) -> bool:
+        """Return whether all its objects are known as they are now."""
+        return self.is_complete and not self.problem
+
+    def attach(self, consumer: Consumer, request: StreamRequest) -> None:
         """Report everything that is known to a consumer, and each change from now on."""
-        self._consumers[consumer] = None
+        self._consumers[consumer] = request
         for obj in self._objects.values():
             consumer.on_change(self._member, None, obj, is_relisted=False)
         if self.problem:
@@ -98,6 +136,22 @@ class MemberStream(EventHandler):
     def detach(self, consumer: Consumer) -> None:
         """Report nothing more to a consumer."""
         self._consumers.pop(consumer, None)
+
+    def take_over(self, consumer: Consumer, other: MemberStream) -> None:
+        """Take a consumer that knows the objects of another stream, and report where this one differs.
+
+        A new stream begins with these objects: its first list shows which of them are gone.
+        """
+        request = other._consumers.pop(consumer)
+        known = {key: obj for key, obj in other.objects.items() if request.selects(obj)}
+        if not self._consumers and not self._objects:
+            self._objects |= known
+            self._unconfirmed |= known.keys()
+        self._consumers[consumer] = request
+        for key in known.keys() | self._objects.keys():
+            old, new = known.get(key), self._objects.get(key)
+            if old != new:
+                consumer.on_change(self._member, old, new, is_relisted=True)
 
     def end(self, reason: str) -> None:
         """Report that the member has left, and why, after the deletion of each object."""
@@ -122,6 +176,7 @@ class MemberStream(EventHandler):
     def on_object(self, obj: PartialObject) -> None:
         """Take an object's present state, unless it is the known one."""
         assert self.kind is not None
+        self._unconfirmed.discard(obj.key)
         old = self._objects.get(obj.key)
         is_same = old is not None and (old.uid, old.revision, old.kind) == (obj.uid, obj.revision, self.kind)
         if is_same and obj.revision <= self._doubted_after:
@@ -146,7 +201,11 @@ class MemberStream(EventHandler):
 
     def on_synced(self, revision: int) -> None:
         """Note that a list is complete."""
+        unconfirmed, self._unconfirmed = self._unconfirmed, set()
+        for key in unconfirmed:
+            self.on_delete(key, None)
         self._doubted_after = math.inf
+        self.is_refused = False
         is_relisted, self._is_relisting = self._is_relisting, False
         self.is_complete = True
         self._mark_current(is_relisted=is_relisted)
@@ -156,6 +215,9 @@ class MemberStream(EventHandler):
         reason = self._explain(error)
         if reason != self.problem and not isinstance(error, Unreachable):
             log.warning("objects cannot be read", member=self._member, resource=self.request.resource, error=reason)
+        if isinstance(error, Forbidden) and error.lacks_right:
+            self.is_refused = True
+            self._refused(self)
         self.mark_stale(reason)
 
     def _explain(self, error: RegistryError) -> str:
@@ -167,6 +229,7 @@ class MemberStream(EventHandler):
     def on_recovered(self) -> None:
         """Note that the objects are current again; after a list that was reported already."""
         if self.problem and self.is_complete:
+            self.is_refused = False
             self._mark_current(is_relisted=False)
 
     def _mark_current(self, *, is_relisted: bool) -> None:
@@ -175,7 +238,8 @@ class MemberStream(EventHandler):
             consumer.on_state(self._member, EventType.SYNCED, is_relisted=is_relisted)
 
     def _report(self, changes: Iterable[tuple[Object | None, Object | None]], *, is_relisted: bool) -> None:
-        consumers = list(self._consumers)
+        readers = (one for other in self._others(self) for one in other.consumers if one.reads_caches)
+        consumers = list(dict.fromkeys((*self._consumers, *readers)))
         for old, new in changes:
             for consumer in consumers:
                 consumer.on_change(self._member, old, new, is_relisted=is_relisted)

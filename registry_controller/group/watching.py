@@ -29,12 +29,19 @@ class Watch(AsyncIterator[Event]):
     """The events of one kind in all members, as an async iterator.
 
     It begins with an ADDED for each known object. `async with` ends it, as `close` does; an ended watch ends the
-    iteration. InvalidOption while the members are not engaged.
+    iteration. InvalidOption while the members are not engaged. `reads_caches` is as in `Consumer`.
     """
 
     def __init__(
-        self, *, namespace: str, labels: Selector, is_engaged: Callable[[], bool], ended: Callable[[Watch], None]
+        self,
+        *,
+        namespace: str,
+        labels: Selector,
+        reads_caches: bool,
+        is_engaged: Callable[[], bool],
+        ended: Callable[[Watch], None],
     ) -> None:
+        self.reads_caches = reads_caches
         self._namespace = namespace
         self._labels = labels
         self._is_engaged = is_engaged

@@ -24,7 +24,9 @@ class FedGroup:
     is_running = True
 
     def watch(self, resource: str, **_: Any) -> Watch:
-        self.fed = Watch(namespace="", labels=parse_selector(""), is_engaged=lambda: True, ended=lambda _: None)
+        self.fed = Watch(
+            namespace="", labels=parse_selector(""), reads_caches=False, is_engaged=lambda: True, ended=lambda _: None
+        )
         return self.fed
 
 

@@ -13,7 +13,7 @@ from registry_controller.api.errors import InvalidOption
 _PUBLIC = {
     "CollectionHalt": ("cluster", "since", "waiting", "command"),
     "Collector": ("group", "members", "access"),
-    "Controller": ("group", "reconcile", "workers"),
+    "Controller": ("group", "reconcile", "workers", "follow"),
     "Event": ("member", "type", "object", "reason", "is_relisted", "skipped"),
     "Group": ("source", "local", "connect", "connect_by_context"),
     "Key": ("member", "namespace", "name"),
@@ -24,7 +24,7 @@ _PUBLIC = {
         "annotations", "_partial",
     ),
     "Owner": ("cluster", "group", "kind", "namespace", "name", "uid"),
-    "Watch": ("namespace", "labels", "is_engaged", "ended"),
+    "Watch": ("namespace", "labels", "reads_caches", "is_engaged", "ended"),
 }  # fmt: skip
 _ERRORS = {"Conflict", "Forbidden", "RegistryError"}
 _METHODS = {

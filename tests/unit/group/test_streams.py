@@ -20,6 +20,8 @@ REQUEST = StreamRequest("pods", EVERYTHING, metadata_only=True)
 class _Consumer:
     """Keeps the labels of the states that it is given."""
 
+    reads_caches = False
+
     def __init__(self) -> None:
         self.labels: list[dict[str, str]] = []
 
@@ -30,6 +32,10 @@ class _Consumer:
         pass
 
 
+def _make(member: str, request: StreamRequest, *, by_context: bool) -> MemberStream:
+    return MemberStream(member, request, by_context=by_context, others=lambda _: (), refused=lambda _: None)
+
+
 def _widget(*, revision: int, value: str) -> PartialObject:
     info = {"name": "x", "namespace": "n", "uid": "u", "resourceVersion": str(revision), "labels": {"value": value}}
     return decode_object(json.dumps({"apiVersion": KIND.api_version, "kind": KIND.kind, "metadata": info}).encode())
@@ -37,11 +43,11 @@ def _widget(*, revision: int, value: str) -> PartialObject:
 
 def _stream() -> tuple[MemberStream, _Consumer]:
     stream, consumer = (
-        MemberStream("a", StreamRequest("widgets", EVERYTHING, metadata_only=False), by_context=False),
+        _make("a", StreamRequest("widgets", EVERYTHING, metadata_only=False), by_context=False),
         _Consumer(),
     )
     stream.kind = KIND
-    stream.attach(consumer)
+    stream.attach(consumer, stream.request)
     stream.on_object(_widget(revision=5, value="1"))
     stream.on_synced(5)
     return stream, consumer
@@ -94,6 +100,6 @@ def test_an_object_in_another_version_is_news() -> None:
 )
 def test_a_missing_right_names_the_account_that_lacks_it(error: RegistryError, by_context: bool, end: str) -> None:
     """The chart grants its reader no right on most kinds, so no message refers to the chart."""
-    stream = MemberStream("b", REQUEST, by_context=by_context)
+    stream = _make("b", REQUEST, by_context=by_context)
     stream.on_error(error)
     assert stream.problem.endswith(end)
