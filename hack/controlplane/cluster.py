@@ -27,6 +27,8 @@ from .services import Services, write_egress_configuration
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 _ATTEMPTS = 5
 _READY_TIMEOUT_S = 90.0
+_GO_MEMORY = {"GOGC": "800", "GOMEMLIMIT": "600MiB"}
+"""For the programs of a control plane: a fifth less CPU in their first seconds than with Go's defaults, for memory."""
 SETTLED = (  # objects that controllers create in a namespace; nothing can run in it before
     "/api/v1/namespaces/default/serviceaccounts/default",
     "/api/v1/namespaces/default/configmaps/kube-root-ca.crt",
@@ -213,7 +215,7 @@ class Cluster:
         return Process(
             name,
             argv=[str(self._binaries[name]), *argv],
-            env={"PATH": os.defpath, "GOGC": "200"},  # a third less CPU in their first seconds, for 80 MB more
+            env={"PATH": os.defpath, **_GO_MEMORY},
             log=self.directory / f"{name}.log",
             guardian=self.guardian,
             ready=ready,
