@@ -4,7 +4,8 @@ The first 50 are always free. It counts as the deletion limit of the daemon does
 the operator's namespace.
 
 Laws: the counts are stored before the deletions that need them · nothing is deleted before the stored counts were
-read · a halt lasts until a person allows it by the annotation, or until what waits fits the limit.
+read · a halt lasts until a person allows it by the annotation, or until what waits fits the limit · what a halt names
+is there: a ConfigMap that was deleted is made again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.core.decision.deletion_limit import LimitVerdict, Window, stored_form, window_of
 from registry_controller.group.local import LocalObjects
 from registry_controller.group.local_access import LocalAccess
+from registry_controller.group.objects import Object
 from registry_controller.group.owned_objects import OwnedObjects
 from registry_controller.report.logs import get_logger
 from registry_controller.sync.deletion_count import DeletionCount, Judged
@@ -51,7 +53,6 @@ class CollectionLimits:
         self._local = LocalObjects(access)
         self._owned = owned
         self._counts: dict[ClusterUID, DeletionCount] = {}
-        self._stored: Mapping[str, str] = {}
         self._storing = asyncio.Lock()
 
     @property
@@ -65,9 +66,7 @@ class CollectionLimits:
 
     async def load(self) -> None:
         """Read the stored counts; InvalidObject for a text that a later version, or a person, wrote."""
-        found = await self._local.get("configmaps", self.name, namespace=self._access.namespace)
-        self._stored = dict(found.manifest.get("data") or {}) if found is not None else {}
-        for cluster, text in self._stored.items():
+        for cluster, text in _data_of(await self._read()).items():
             content = read_object(text, most=_LENGTH)
             window = window_of(content)
             if window is None or is_later(content, than=_FORMAT):
@@ -115,13 +114,13 @@ class CollectionLimits:
             count.lower(present=present)
 
     async def store(self) -> None:
-        """Store the counts, where they have changed."""
+        """Store the counts, where the stored ones are others, also by another client."""
         async with self._storing:
             windows = {cluster: count.shown for cluster, count in sorted(self._counts.items())}
             data: dict[str, str] = {
                 cluster: _spell(window) for cluster, window in windows.items() if window is not None
             }
-            if data == self._stored:
+            if data == _data_of(await self._read()):
                 return
             manifest = {
                 "apiVersion": "v1",
@@ -130,7 +129,10 @@ class CollectionLimits:
                 "data": data,
             }
             await self._local.apply(manifest, force=True)
-            self._stored = data
+
+    async def _read(self) -> Object | None:
+        """Read the ConfigMap; None without one."""
+        return await self._local.get("configmaps", self.name, namespace=self._access.namespace)
 
     def _judge(self, cluster: ClusterUID, wanted: int, *, allowed: str) -> Judged:
         return self._of(cluster).judge(
@@ -153,7 +155,7 @@ class CollectionLimits:
 
     async def _read_allowed(self, cluster: ClusterUID) -> str:
         """Return the moment of the halt that a person has allowed; empty for none."""
-        found = await self._local.get("configmaps", self.name, namespace=self._access.namespace)
+        found = await self._read()
         return found.annotations.get(_allowance_of(cluster), "") if found is not None else ""
 
     def _command(self, cluster: ClusterUID, count: DeletionCount) -> str:
@@ -164,6 +166,10 @@ class CollectionLimits:
 def _allowance_of(cluster: ClusterUID) -> str:
     """Return the annotation that allows the deletions of one cluster's halt."""
     return f"{meta.ALLOW_DELETIONS}.{cluster}"
+
+
+def _data_of(found: Object | None) -> Mapping[str, str]:
+    return found.manifest.get("data") or {} if found is not None else {}
 
 
 def _spell(window: Window) -> str:

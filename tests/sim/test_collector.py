@@ -397,6 +397,24 @@ def test_a_halt_ends_once_the_owners_are_back(is_restarted: bool) -> None:
     simulate(scenario, n=2)
 
 
+def test_the_counts_are_stored_again_after_a_person_deleted_them_so_that_a_halt_can_be_lifted() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        names = numbered(60)
+        make_widgets(group, names)
+        async with maker_at(group, "a") as operator:
+            await asyncio.sleep(30.0)
+            delete_widgets(group, names)
+            await asyncio.sleep(10.0)
+            (halt,) = operator.collector.halts.values()
+            group["a"].delete("ConfigMap", COUNTS, namespace="default")
+            await asyncio.sleep(30.0)
+            assert halt.cluster in group["a"].get("ConfigMap", COUNTS, namespace="default")["data"]
+            assert made(group) == set(names)
+
+    simulate(scenario, n=2)
+
+
 def test_a_restart_does_not_begin_to_count_again() -> None:
     async def scenario(group: SimGroup) -> None:
         await group.join()
