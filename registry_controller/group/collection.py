@@ -83,6 +83,10 @@ class Collection:
         self._shown_gone = self._shown_gone | targets if is_gone else self._shown_gone - targets
         self.ask_soon(targets)
 
+    def note_going(self, target: Target) -> None:
+        """Note that an object was being deleted when it was read first: an earlier process may have deleted it."""
+        self._going.add(target)
+
     def note_gone(self, target: Target) -> None:
         """Note that an object has gone, or has another owner."""
         self._limits.note_gone(target, self._cluster, is_collected=target in self._going)
@@ -90,10 +94,8 @@ class Collection:
         self._settle(target)
 
     async def run(self, ready: Callable[[], Awaitable[None]]) -> NoReturn:
-        """Collect forever; `ready` waits until all objects, and the stored counts, were read."""
+        """Collect forever; `ready` waits until the stored counts, and the objects that can be read, were read."""
         await ready()
-        deleting = (target for target in self._owned.of_cluster(self._cluster) if self._is_deleting(target))
-        self._going |= set(deleting)  # an earlier process may have deleted them
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_AGAIN_S if self._asks or self._limits.is_halted(self._cluster) else None):
@@ -217,10 +219,6 @@ class Collection:
         """Return whether a watch shows the owner of an object at each member with the ID of its cluster."""
         shown = [_shows(connection, found.mark.owner) for connection in self._connections()]
         return target not in self._shown_gone and bool(shown) and all(shown)
-
-    def _is_deleting(self, target: Target) -> bool:
-        found = self._owned.get(target)
-        return found is not None and found.is_deleting
 
     def _is_orphan(self, target: Target) -> bool:
         found = self._owned.get(target)

@@ -1,6 +1,7 @@
 """Collects the marked objects of the local cluster, while that is the same cluster.
 
-Law: a mark counts in the cluster that it names, so everything that is known ends when the cluster is another one.
+Laws: a mark counts in the cluster that it names, so everything that is known ends when the cluster is another one · a
+kind that cannot be read here holds back no object of another kind.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from registry_controller.api.errors import RegistryError
+from registry_controller.api.errors import Forbidden, NotServed, RegistryError
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.api.selection import Selection
 from registry_controller.group.collection import Collection
@@ -75,7 +76,7 @@ class CollectorRun:
         self._changed = changed
         self._owned = OwnedObjects(operator=access.operator, cluster=cluster, changed=self._on_owned)
         self._limits = CollectionLimits(access, self._owned)
-        self._listed: dict[OwnedKind, asyncio.Event] = {}
+        self._answered: dict[OwnedKind, asyncio.Event] = {}
         self._is_loaded, self._is_doubted = asyncio.Event(), asyncio.Event()
         self._collections: dict[ClusterUID, Collection] = {}
 
@@ -118,7 +119,7 @@ class CollectorRun:
 
     def follow_owned(self, kind: OwnedKind) -> None:
         """Follow and collect the objects of a kind in the local cluster."""
-        self._listed[kind] = asyncio.Event()
+        self._answered[kind] = asyncio.Event()
         self._scope.create_task(self._follow_owned(kind), name=f"owned {kind.resource}")
 
     def _report(self, what: str, reason: str) -> None:
@@ -127,6 +128,15 @@ class CollectorRun:
             log.warning("collector cannot read", what=what, error=reason)
         elif not reason:
             self.problems.pop(what, None)
+
+    def _report_kind(self, kind: OwnedKind, error: RegistryError | None) -> None:
+        """Report why the objects of a kind may be out of date; None where they are not.
+
+        Nothing waits for objects that the server does not serve, or refuses to show.
+        """
+        self._report(kind.resource, str(error) if error is not None else "")
+        if isinstance(error, NotServed | Forbidden):
+            self._answered[kind].set()
 
     async def _load(self) -> None:
         """Read the stored counts, however long that takes."""
@@ -163,14 +173,14 @@ class CollectorRun:
                     reader, discovery = connected.writer, connected.discovery
                 break
             except RegistryError as error:
-                self._report(kind.resource, str(error))
+                self._report_kind(kind, error)
                 await delay.wait_after(error)
         handler = OwnedHandler(
             found,
             self._owned,
-            synced=self._listed[kind].set,
+            synced=self._answered[kind].set,
             reset=self._is_doubted.set,
-            report=functools.partial(self._report, kind.resource),
+            report=functools.partial(self._report_kind, kind),
         )
         find = functools.partial(_find_version, handler, kind.selection) if found.group else None
         scope = WatchScope(found, kind.selection)
@@ -199,7 +209,10 @@ class CollectorRun:
         if before is not None and (now is None or now.uid != before.uid or now.mark.owner != before.mark.owner):
             self._of(before.mark.owner.cluster).note_gone(target)
         if now is not None:
-            self._of(now.mark.owner.cluster).ask_soon((target,))
+            collection = self._of(now.mark.owner.cluster)
+            if before is None and now.is_deleting:
+                collection.note_going(target)
+            collection.ask_soon((target,))
         for key in self._keys_of({found.mark.owner for found in (before, now) if found is not None}):
             self._changed(key)
 
@@ -221,10 +234,10 @@ class CollectorRun:
         return self._collections[cluster]
 
     async def _until_ready(self) -> None:
-        """Wait until the stored counts, and all owned objects, were read."""
+        """Wait until the stored counts, and all owned objects that can be read, were read."""
         await self._is_loaded.wait()
-        for is_listed in list(self._listed.values()):
-            await is_listed.wait()
+        for is_answered in list(self._answered.values()):
+            await is_answered.wait()
 
 
 async def _find_version(handler: OwnedHandler, selection: Selection, discovery: Discovery) -> WatchScope:

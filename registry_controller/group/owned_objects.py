@@ -120,7 +120,7 @@ class OwnedHandler(EventHandler):
     """Fills the marked objects from the watch of a kind; `kind` has the version that is served now.
 
     `synced` is called once all of them were read, and `reset` where the cluster has another history. `report` is called
-    with the reason why they may be out of date, and with an empty text when they are not.
+    with the error for which they may be out of date, and with None when they are not.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class OwnedHandler(EventHandler):
         *,
         synced: Callable[[], None],
         reset: Callable[[], None],
-        report: Callable[[str], None],
+        report: Callable[[RegistryError | None], None],
     ) -> None:
         self.kind = kind
         self._owned = owned
@@ -149,7 +149,7 @@ class OwnedHandler(EventHandler):
 
     def on_synced(self, revision: int) -> None:
         """Note that all objects are known."""
-        self._report("")
+        self._report(None)
         self._synced()
 
     def on_reset(self) -> None:
@@ -158,11 +158,11 @@ class OwnedHandler(EventHandler):
 
     def on_error(self, error: RegistryError) -> None:
         """Report why the objects may be out of date."""
-        self._report(str(error))
+        self._report(error)
 
     def on_recovered(self) -> None:
         """Note that the objects are current again."""
-        self._report("")
+        self._report(None)
 
 
 def _target(kind: GVK, key: ObjectKey) -> Target:

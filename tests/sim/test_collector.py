@@ -415,6 +415,30 @@ def test_the_counts_are_stored_again_after_a_person_deleted_them_so_that_a_halt_
     simulate(scenario, n=2)
 
 
+@pytest.mark.parametrize("reason", ["serves no kind", "not allowed"])
+def test_an_owned_kind_that_cannot_be_read_here_keeps_no_object_of_another_kind(reason: str) -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        make_widgets(group, ["x"])
+        async with maker_at(group, "a"):
+            await asyncio.sleep(10.0)
+        if reason == "not allowed":
+            group.wire("a", "a").unallowed = {"widgets"}
+        other = "relics" if reason == "serves no kind" else "widgets"
+        async with operator_at(group, "a") as operator:
+            controller = operator.controller(nothing).watches("widgets").owns(other).owns("configmaps")
+            async with asyncio.TaskGroup() as scope:
+                running = scope.create_task(controller.run())
+                await asyncio.sleep(10.0)
+                delete_widgets(group, ["x"])
+                await asyncio.sleep(20.0)
+                assert made(group) == set()
+                assert operator.collector.problem.startswith(f"{other} cannot be read: ")
+                running.cancel()
+
+    simulate(scenario, n=2)
+
+
 def test_a_restart_does_not_begin_to_count_again() -> None:
     async def scenario(group: SimGroup) -> None:
         await group.join()
