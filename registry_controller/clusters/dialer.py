@@ -184,10 +184,13 @@ class Dialer:
 
     async def prove(self, reader: Reader) -> None:
         """Check the server's identity. Raises RegistryError when the server does not answer or is another cluster."""
-        self._check_id(await read_proven_id(reader), server=reader.server)
+        await self._prove(reader, self._used)
 
-    def _check_id(self, uid: ClusterUID, *, server: str) -> None:
-        """Raise RegistryError for the ID of another cluster."""
+    async def _prove(self, reader: Reader, credentials: Credentials) -> None:
+        self._check_id(await read_proven_id(reader), server=reader.server, credentials=credentials)
+
+    def _check_id(self, uid: ClusterUID, *, server: str, credentials: Credentials) -> None:
+        """Raise RegistryError for the ID of another cluster, which answered over these credentials."""
         if uid != self.cluster_id:
             raise RegistryError(
                 f"the API server at {server} is another cluster: the UID of its kube-system namespace is "
@@ -214,7 +217,7 @@ class Dialer:
     async def _dial_with(self, credentials: Credentials) -> Reader:
         reader = self._connect_peer(credentials)
         try:
-            await self.prove(reader)
+            await self._prove(reader, credentials)
         except BaseException:
             await reader.close()
             raise

@@ -12,6 +12,7 @@ from registry_controller.api.meta import ClusterUID
 from registry_controller.clusters.dialer import Dialer, pause_s, read_proven_id
 from registry_controller.kube.connect import READING, Reader
 from registry_controller.kube.discover import Discovery
+from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.writer import connect_local
 
 LEAVES_AFTER_S: Final = 30.0
@@ -137,12 +138,19 @@ class ContextDialer:
 
 
 class SecretDialer(Dialer):
-    """Connects with the credentials of a Secret to a cluster whose ID is known once it has answered."""
+    """Connects with the credentials of a Secret to a cluster whose ID is known once it has answered.
+
+    Answers over former credentials show nothing about the cluster that the Secret leads to now: they change no ID, and
+    do not count for the 30 s.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.identity = LearnedID()
 
-    def _check_id(self, uid: ClusterUID, *, server: str) -> None:
-        self.identity.check(uid, server=server)
-        self.cluster_id = uid
+    def _check_id(self, uid: ClusterUID, *, server: str, credentials: Credentials) -> None:
+        if credentials == self._credentials:
+            self.identity.check(uid, server=server)
+            self.cluster_id = uid
+        else:
+            super()._check_id(uid, server=server, credentials=credentials)

@@ -575,9 +575,9 @@ def by_secrets(connect: Any) -> SecretSource:
     return SecretSource(Context(), namespace=NAMESPACE, label_selector=SECRET_LABEL, connect=connect)
 
 
-def publish(group: SimGroup) -> None:
-    """Put b's credentials into a Secret at a with the label, as a person does."""
-    data = group["b"].get("Secret", group["b"].published, namespace=NAMESPACE)["data"]
+def publish(group: SimGroup, of: str = "b") -> None:
+    """Put the credentials of b, or of another cluster, into a Secret at a with the label, as a person does."""
+    data = group[of].get("Secret", group[of].published, namespace=NAMESPACE)["data"]
     label, _, value = SECRET_LABEL.partition("=")
     info = {"name": "fleet-b", "namespace": NAMESPACE, "labels": {label: value}}
     group["a"].apply({"kind": "Secret", "metadata": info, "data": data})
@@ -637,6 +637,32 @@ def test_a_member_whose_name_leads_to_another_cluster_for_a_moment_has_not_left(
             assert operator["b"].cluster_id == old.uid
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("is_quiet", [True, False])
+def test_a_secret_that_leads_to_another_cluster_replaces_a_member_that_lives_within_a_minute(is_quiet: bool) -> None:
+    """The connection over the former credentials is probed meanwhile, which shows nothing about the Secret."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        publish(group)
+        if is_quiet:
+            group["b"].kill()
+        async with operator_at(group, "a", source=by_secrets) as operator:
+            watch = operator.watch("configmaps", namespace="default")
+            await take(watch, for_s=100.0)
+            publish(group, of="c")
+            await asyncio.sleep(25.0)
+            assert operator["fleet-b"].cluster_id == group["b"].id
+            await asyncio.sleep(15.0)
+            assert operator["fleet-b"].cluster_id == group["c"].id
+            publish(group)
+            await asyncio.sleep(10.0)
+            publish(group, of="c")  # it led to another cluster for a moment
+            await take(watch, for_s=100.0)
+            assert operator["fleet-b"].cluster_id == group["c"].id
+
+    simulate(scenario, n=3)
 
 
 def test_a_member_of_a_group_is_another_one_once_its_cluster_names_another_id() -> None:

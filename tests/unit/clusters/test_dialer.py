@@ -63,11 +63,11 @@ def _dialer(own: Credentials, *others: Credentials, working: set[str]) -> Dialer
         relayed=Hearsay(),
     )
 
-    async def prove(reader: Any) -> None:
+    async def prove(reader: Any, credentials: Any) -> None:
         if not reader.works:
             raise Unauthorized("401", status=401)
 
-    dialer.prove = prove  # type: ignore[assignment]
+    dialer._prove = prove  # type: ignore[assignment]
     return dialer
 
 
