@@ -34,19 +34,25 @@ _AGAIN_S: Final = 10.0
 
 
 class Collection:
-    """The objects whose owners are objects of one cluster. `connections` returns those to the members with its ID."""
+    """The objects whose owners are objects of one cluster.
+
+    `connections` returns those to the members with its ID, and `unidentified` the members without a known one, with
+    the reasons.
+    """
 
     def __init__(
         self,
         cluster: ClusterUID,
         *,
         connections: Callable[[], Sequence[MemberConnection]],
+        unidentified: Callable[[], Mapping[str, str]],
         access: LocalAccess,
         owned: OwnedObjects,
         limits: CollectionLimits,
     ) -> None:
         self._cluster = cluster
         self._connections = connections
+        self._unidentified = unidentified
         self._access = access
         self._owned = owned
         self._limits = limits
@@ -159,7 +165,7 @@ class Collection:
         asked = self._owned.get(target)
         if asked is None:
             return None
-        answer = await ask_members(self._connections(), asked.mark.owner)
+        answer = await ask_members(self._connections(), asked.mark.owner, unidentified=self._unidentified())
         if answer.existence is Existence.THERE:
             self._settle(target, mark=asked.mark)
         elif answer.existence is Existence.UNKNOWN:

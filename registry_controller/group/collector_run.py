@@ -226,6 +226,7 @@ class CollectorRun:
             collection = self._collections[cluster] = Collection(
                 cluster,
                 connections=functools.partial(self._members.find, cluster),
+                unidentified=lambda: self._members.unidentified,
                 access=self._access,
                 owned=self._owned,
                 limits=self._limits,

@@ -18,6 +18,7 @@ from registry_controller.api.meta import ClusterUID
 from registry_controller.clusters.dialer import Dialer
 from registry_controller.group.dialers import LEAVES_AFTER_S, ConnectContext, ContextDialer, SecretDialer
 from registry_controller.group.members import Member, MemberConnection
+from registry_controller.group.ownership import ID_HIDDEN
 from registry_controller.group.sources import MemberSpec
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
@@ -72,6 +73,7 @@ class Engagements:
     ) -> None:
         self.by_name: dict[str, EngagedMember] = {}
         self.unreadable: Mapping[str, str] = {}
+        self._undescribed: Mapping[str, str] = {}
         self._connect = connect
         self._connect_by_context = connect_by_context
         self._engaged = engaged
@@ -80,21 +82,30 @@ class Engagements:
         self._held_back: tuple[Mapping[str, MemberSpec], asyncio.TaskGroup] | None = None
 
     def find(self, cluster: ClusterUID) -> Sequence[MemberConnection]:
-        """Return the connections to the members that have proven this ID: several for a clone, or a second context."""
-        connections = (engagement.connection for engagement in self.by_name.values())
-        return [found for found in connections if cluster and found.dialer.cluster_id == cluster]
+        """Return the connections to the members that proved this ID last: several for a clone, or a second context."""
+        return [found.connection for name, found in self.by_name.items() if cluster and self.find_id(name) == cluster]
 
     def find_name(self, cluster: ClusterUID) -> str:
         """Return the name of the first member with an ID; empty where there is no such member."""
         return next((found.name for found in self.find(cluster)), "")
 
     def find_id(self, member: str) -> ClusterUID:
-        """Return the ID that a member proved last; empty where it is not known."""
+        """Return the ID that a member proved last, or else that its Cluster names; empty where it is not known."""
         found = self.by_name.get(member)
         if found is None:
             return ClusterUID("")
         dialer = found.connection.dialer
-        return dialer.identity.cluster_id if isinstance(dialer, ContextDialer | SecretDialer) else dialer.cluster_id
+        learned = dialer.identity.cluster_id if isinstance(dialer, ContextDialer | SecretDialer) else ClusterUID("")
+        return learned or found.spec.cluster_id
+
+    @property
+    def unidentified(self) -> Mapping[str, str]:
+        """Return the members that have shown no ID yet, with the reasons: each may be any cluster.
+
+        A Cluster names its ID, a context and a Secret do not.
+        """
+        silent = {name: found.connection.failure or ID_HIDDEN for name, found in self.by_name.items()}
+        return {name: why for name, why in {**self._undescribed, **silent}.items() if not self.find_id(name)}
 
     def set_members(self, found: Mapping[str, MemberSpec], scope: asyncio.TaskGroup) -> None:
         """Engage the members that are new, in tasks of a scope, and disengage those that were missing for long."""
@@ -104,6 +115,7 @@ class Engagements:
             if self.unreadable.get(name) != problem:
                 log.warning("member cannot be reached", member=name, error=problem)
         self.unreadable = unreadable
+        self._undescribed = {name: problem for name, problem in unreadable.items() if not found[name].cluster_id}
         for name in self.by_name.keys() - found.keys():
             self._let_leave(name)
         for name, spec in found.items():

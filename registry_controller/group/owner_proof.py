@@ -2,12 +2,12 @@
 
 Laws: only the NotFound of the named object, or another uid under its name, from the cluster whose ID is in the mark,
 and which shows that ID after its answer, proves that it is gone · silence, a refusal and a kind that is not served
-prove nothing.
+prove nothing · a member that has shown no ID may be that cluster, so nothing is proven without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -43,11 +43,17 @@ def streams_of(connection: MemberConnection, owner: Owner) -> Iterator[MemberStr
             yield stream
 
 
-async def ask_members(connections: Sequence[MemberConnection], owner: Owner) -> Answer:
+async def ask_members(
+    connections: Sequence[MemberConnection], owner: Owner, *, unidentified: Mapping[str, str]
+) -> Answer:
     """Read an owner by name at the members with the ID of its cluster: it is gone where all of them answer that.
 
-    Several members have one ID where a cluster was cloned, or is reached by several names.
+    Several members have one ID where a cluster was cloned, or is reached by several names. `unidentified` are the
+    members whose ID is not known, with the reasons.
     """
+    for name, reason in unidentified.items():
+        advice = f"make {name} readable, or remove it from the group"
+        return Answer(Existence.UNKNOWN, f"{name} has shown no ID, and may be its owner's cluster: {reason}; {advice}")
     if not connections:
         return Answer(Existence.UNKNOWN, "no member of the group has the ID of its owner's cluster")
     for connection in connections:
@@ -80,6 +86,8 @@ async def _ask_member(connection: MemberConnection, owner: Owner) -> Answer:
         await connection.dialer.prove(reader)  # another cluster may answer at its address since it was proven
     except RegistryError as error:
         return Answer(Existence.UNKNOWN, f"{connection.name}: {with_grant(error, is_local=False)}")
+    if not connection.dialer.cluster_id:
+        return Answer(Existence.UNKNOWN, f"{connection.name} does not show its ID: its namespace kube-system is hidden")
     if connection.reader is not reader or connection.dialer.cluster_id != owner.cluster:
         return Answer(Existence.UNKNOWN, f"{connection.name}: its connection changed while it answered")
     return Answer(Existence.THERE if is_there else Existence.GONE)

@@ -23,6 +23,7 @@ from registry_controller.api.meta import UID_LENGTH, ClusterUID, ObjectKey, Targ
 from registry_controller.group.objects import Object
 
 FORMAT: Final = 1
+ID_HIDDEN: Final = "it has not answered, or its namespace kube-system is hidden"
 _LENGTH: Final = 16 * 1024
 _TEXT_LENGTH: Final = 4096
 
@@ -66,7 +67,7 @@ class OwnerMark:
 def make_owner(obj: Object, *, cluster: ClusterUID, member: str) -> Owner:
     """Return an object of a member as an owner; LookupError while the ID of the member is not known."""
     if not cluster:
-        raise LookupError(f"{member}: its ID is not known: it has not answered, or its namespace kube-system is hidden")
+        raise LookupError(f"{member}: its ID is not known: {ID_HIDDEN}")
     return Owner(cluster, obj.kind.group, obj.kind.kind, obj.namespace, obj.name, obj.uid)
 
 

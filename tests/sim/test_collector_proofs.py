@@ -16,6 +16,7 @@ from registry_controller.group.dialers import Context
 from registry_controller.group.sources import ContextSource
 from tests.sim.cluster.group import SimGroup, config_map, simulate
 from tests.sim.cluster.kinds import BY_KIND
+from tests.sim.cluster.member import NAMESPACE
 from tests.sim.cluster.operator import make_group, operator_at
 from tests.sim.cluster.transport import Fault, Life
 from tests.sim.test_collector import (
@@ -30,7 +31,7 @@ from tests.sim.test_collector import (
     nothing,
     numbered,
 )
-from tests.sim.test_group import take
+from tests.sim.test_group import by_secrets, publish, take
 
 
 def by(*names: str) -> Callable[[Any], ContextSource]:
@@ -99,6 +100,133 @@ def test_a_silent_second_name_of_a_member_keeps_what_it_owns_and_is_named() -> N
             group.wire("a", "b2").set(Fault.NONE)
             await asyncio.sleep(60.0)
             assert made(group) == set()
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("trouble", [Fault.HUNG, Fault.REFUSED, "hidden"])
+def test_a_member_that_has_shown_no_id_since_the_start_holds_back_the_proof_and_is_named(trouble: Fault | str) -> None:
+    """It may be the cluster of the owner, and the one that answers its clone."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        make_widgets(group, ["x"])
+        called, deleted, wire = group.clone("b"), note_names(group), group.wire("a", "b")
+        async with maker_at(group, "a", source=by("a", "b", called)):
+            await asyncio.sleep(20.0)
+            assert made(group) == {"x"}
+        group.clones[called].store.delete(BY_KIND["Widget"], ObjectKey("default", "x"))
+        if isinstance(trouble, Fault):
+            wire.set(trouble)
+        else:
+            wire.unallowed = {"kube-system"}
+        async with maker_at(group, "a", source=by("a", "b", called), makes=False) as operator:
+            await asyncio.sleep(200.0)
+            assert deleted == []
+            assert "b has shown no ID" in operator.collector.kept["ConfigMap default/x"]
+            wire.set(Fault.NONE)
+            wire.unallowed = set()
+            await asyncio.sleep(400.0)
+            assert deleted == []
+            assert not operator.collector.kept
+            delete_widgets(group, ["x"])
+            await asyncio.sleep(60.0)
+            assert deleted == ["x"]
+
+    simulate(scenario, n=2)
+
+
+def test_a_member_that_hides_the_id_that_it_proved_holds_back_the_proof_and_is_named() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        make_widgets(group, ["x"])
+        called, deleted = group.clone("b"), note_names(group)
+        async with maker_at(group, "a", source=by("a", "b", called)) as operator:
+            await asyncio.sleep(20.0)
+            assert made(group) == {"x"}
+            group.wire("a", "b").unallowed = {"kube-system"}
+            await asyncio.sleep(100.0)
+            assert operator["b"].cluster_id == ""
+            group.clones[called].store.delete(BY_KIND["Widget"], ObjectKey("default", "x"))
+            await asyncio.sleep(60.0)
+            assert deleted == []
+            assert "b does not show its ID" in operator.collector.kept["ConfigMap default/x"]
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("trouble", ["silent", "wrong"])
+def test_a_secret_that_leads_nowhere_since_the_start_holds_back_the_proof(trouble: str) -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        make_widgets(group, ["x"])
+        publish(group)
+        other = dict(group["a"].get("Secret", "fleet-b", namespace=NAMESPACE))
+        if trouble == "wrong":
+            other["data"] = {"kubeconfig": ""}
+        else:
+            publish(group, of="c")
+            other["data"] = group["a"].get("Secret", "fleet-b", namespace=NAMESPACE)["data"]
+            publish(group)
+            group.wire("a", "c").set(Fault.HUNG)
+        info = {"name": "fleet-other", "namespace": NAMESPACE, "labels": other["metadata"]["labels"]}
+        group["a"].create({"kind": "Secret", "metadata": info, "data": other["data"]})
+        async with operator_at(group, "a", source=by_secrets) as operator:
+
+            async def reconcile(key: Key) -> None:
+                found = operator[key.member].get("widgets", key.name, namespace=key.namespace)
+                if found is not None:
+                    manifest = {"apiVersion": "v1", **config_map(key.name, {}, labels={"fan": "out"})}
+                    await operator.local.apply(manifest, owner=operator[key.member].as_owner(found))
+
+            controller = operator.controller(reconcile).watches("widgets").owns("configmaps")
+            running = asyncio.get_running_loop().create_task(controller.run())
+            await asyncio.sleep(120.0)
+            delete_widgets(group, ["x"])
+            await asyncio.sleep(60.0)
+            assert made(group) == {"x"}
+            assert "fleet-other has shown no ID" in operator.collector.kept["ConfigMap default/x"]
+            group["a"].delete("Secret", "fleet-other", namespace=NAMESPACE)
+            await asyncio.sleep(60.0)
+            assert made(group) == set()
+            running.cancel()
+
+    simulate(scenario, n=3)
+
+
+def test_a_cluster_of_a_group_that_was_silent_since_the_start_keeps_nothing_of_the_owners_of_another() -> None:
+    """Its Cluster names its ID."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        make_widgets(group, ["x"])
+        group.wire("a", "c").set(Fault.HUNG)
+        async with maker_at(group, "a") as operator:
+            await asyncio.sleep(20.0)
+            assert made(group) == {"x"}
+            assert not operator["c"].is_connected
+            delete_widgets(group, ["x"])
+            await asyncio.sleep(60.0)
+            assert made(group) == set()
+
+    simulate(scenario, n=3)
+
+
+def test_the_key_of_an_owner_comes_though_its_member_does_not_show_its_id_for_a_while() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        make_widgets(group, ["x", "y"])
+        async with maker_at(group, "a", source=by("a", "b")) as operator:
+            await asyncio.sleep(20.0)
+            group.wire("a", "b").unallowed = {"kube-system"}
+            await asyncio.sleep(200.0)
+            assert operator["b"].cluster_id == ""
+            group["a"].delete("ConfigMap", "x", namespace="default")
+            await asyncio.sleep(20.0)
+            assert made(group) == {"y"}
+            group.wire("a", "b").unallowed = set()
+            await asyncio.sleep(200.0)
+            assert made(group) == {"x", "y"}
 
     simulate(scenario, n=2)
 
