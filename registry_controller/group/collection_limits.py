@@ -4,8 +4,8 @@ The first 50 are always free. It counts as the deletion limit of the daemon does
 the operator's namespace.
 
 Laws: the counts are stored before the deletions that need them · nothing is deleted before the stored counts were
-read · a halt lasts until a person allows it by the annotation, or until what waits fits the limit · what a halt names
-is there: a ConfigMap that was deleted is made again.
+read · a halt lasts until a person allows it by the annotation, or until what waits fits the limit · the ConfigMap that
+a halt names is there: it is made again after a deletion.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class CollectionLimits:
             count.lower(present=present)
 
     async def store(self) -> None:
-        """Store the counts, where the stored ones are others, also by another client."""
+        """Store the counts, unless they are stored already: another client may have changed or deleted them."""
         async with self._storing:
             windows = {cluster: count.shown for cluster, count in sorted(self._counts.items())}
             data: dict[str, str] = {

@@ -15,7 +15,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, InvalidObject, NotFound, RegistryError, ServerError
 from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.core.backoff import backoff_s
-from registry_controller.group.local_access import LocalAccess, decode_local
+from registry_controller.group.local_access import LocalAccess
 from registry_controller.group.objects import Object
 from registry_controller.group.ownership import Owner, OwnerMark, Propagation, encode_mark, read_owner
 from registry_controller.report.events import EventSeverity, Reference
@@ -41,7 +41,7 @@ class LocalObjects:
         async with self._access.use() as connected:
             kind, gvr = await self._access.find(resource)
             body = await connected.client.read_bytes(gvr, _key_of(gvr, namespace, name))
-        return decode_local(body, kind) if body is not None else None
+        return self._access.decode(body, kind) if body is not None else None
 
     async def apply(
         self,
@@ -117,7 +117,7 @@ class LocalObjects:
                 if explained is error:
                     raise
                 raise explained from error
-        return decode_local(body, kind)
+        return self._access.decode(body, kind)
 
     async def _edit_finalizers(self, obj: Object, edit: Callable[[list[str]], list[str]]) -> Object | None:
         async def attempt() -> Object | None:

@@ -17,7 +17,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import NotFound, NotServed
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey
 from registry_controller.group.dialers import Context
-from registry_controller.group.objects import Object, read_object
+from registry_controller.group.objects import LocalOrigin, Object, read_object
 from registry_controller.group.ownership import Propagation
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.object import decode_object
@@ -76,6 +76,7 @@ class LocalAccess:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.operator = operator
+        self.origin = LocalOrigin()
         self.namespace = namespace or _find_namespace(context)
         self.now = now
         self.events = EventRecorder(
@@ -119,7 +120,11 @@ class LocalAccess:
     async def cluster_id(self) -> ClusterUID:
         """Read the ID of the cluster, the UID of its namespace kube-system: it may have been rebuilt."""
         async with self.use() as connected:
-            return await connected.client.read_id()
+            found = await connected.client.read_id()
+        if self.origin.cluster_id not in ("", found):
+            self.origin = LocalOrigin()  # the objects that were read before are of another cluster
+        self.origin.cluster_id = found
+        return found
 
     async def find(self, resource: str) -> tuple[GVK, GVR]:
         """Find a kind by a word that kubectl takes; NotServed when no kind matches."""
@@ -133,7 +138,7 @@ class LocalAccess:
         async with self.use() as connected:
             gvr = await connected.discovery.resolve(kind)
             body = await connected.client.read_bytes(gvr, key)
-        found = decode_local(body, kind) if body is not None else None
+        found = self.decode(body, kind) if body is not None else None
         return found if found is not None and found.uid == uid else None
 
     async def delete(self, obj: Object, *, propagation: Propagation) -> None:
@@ -151,7 +156,11 @@ class LocalAccess:
                 body = await connected.client.merge_patch(gvr, obj.key, patch, manager=self.operator)
             except NotFound:
                 return None
-        return decode_local(body, obj.kind)
+        return self.decode(body, obj.kind)
+
+    def decode(self, body: bytes, kind: GVK) -> Object:
+        """Decode an object of the local cluster."""
+        return read_object(decode_object(body, kind=kind), kind=kind, metadata_only=False, origin=self.origin)
 
     # For the recorder of Events.
 
@@ -164,11 +173,6 @@ class LocalAccess:
         """Merge `patch` into an Event; return the stored bytes."""
         async with self.use() as connected:
             return await connected.writer.merge_patch(gvr, key, patch, manager=self.operator)
-
-
-def decode_local(body: bytes, kind: GVK) -> Object:
-    """Decode an object of the local cluster."""
-    return read_object(decode_object(body, kind=kind), kind=kind, metadata_only=False)
 
 
 def identity_of(obj: Object) -> dict[str, str]:

@@ -46,7 +46,12 @@ class MemberConnection(PeerConnection[Dialer | ContextDialer]):
                 return held
         by_context = isinstance(self.dialer, ContextDialer)
         stream = self.streams[request] = MemberStream(
-            self.name, request, by_context=by_context, others=self._others_of, refused=self._divide
+            self.name,
+            request,
+            by_context=by_context,
+            origin=self.dialer,
+            others=self._others_of,
+            refused=self._divide,
         )
         if not self.is_alive:
             stream.mark_stale(self.failure)
@@ -185,8 +190,11 @@ class Member:
         return self._connection.silence_s
 
     def as_owner(self, obj: Object) -> Owner:
-        """Return an object of this member as an owner of local objects; LookupError while its ID is not known."""
-        return make_owner(obj, cluster=self.cluster_id, member=self.name)
+        """Return an object of this member as an owner of local objects.
+
+        LookupError while the ID of the member is not known, ValueError for an object of another cluster.
+        """
+        return make_owner(obj, cluster=self.cluster_id, member=self.name, is_local=self.is_local)
 
     def owner_of(self, obj: Object) -> Owner | None:
         """Return the owner that an operator at this member gave to an object there; None without one."""

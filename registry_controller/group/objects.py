@@ -5,17 +5,37 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
-from registry_controller.api.meta import GVK, ObjectKey
+from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
 from registry_controller.kube.object import PartialObject, decode_body
+
+
+class Origin(Protocol):
+    """The cluster that objects were read from, always the same one. `cluster_id` is empty while it is not known."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def cluster_id(self) -> ClusterUID: ...
+
+
+class LocalOrigin:
+    """The local cluster, which `group.local` reads."""
+
+    name: Final = "the local cluster"
+
+    def __init__(self) -> None:
+        self.cluster_id = ClusterUID("")
 
 
 @dataclass(frozen=True, slots=True)
 class Object:
     """An object of a member at one moment. `revision` is its resourceVersion as a number, 0 when it is not a number.
 
-    `created` is in RFC 3339. `is_deleting` means that it waits for its finalizers.
+    `created` is in RFC 3339. `is_deleting` means that it waits for its finalizers. An object that a program has made
+    itself has no origin.
     """
 
     kind: GVK
@@ -29,6 +49,7 @@ class Object:
     labels: Mapping[str, str]
     annotations: Mapping[str, str] = field(repr=False)  # they may hold the data of a Secret
     _partial: PartialObject | None = field(default=None, repr=False, compare=False)
+    _origin: Origin | None = field(default=None, repr=False, compare=False)
 
     @property
     def key(self) -> ObjectKey:
@@ -51,7 +72,7 @@ class Object:
         return dict(decode_body(self._partial))
 
 
-def read_object(partial: PartialObject, *, kind: GVK, metadata_only: bool) -> Object:
+def read_object(partial: PartialObject, *, kind: GVK, metadata_only: bool, origin: Origin | None = None) -> Object:
     """Return a decoded object in its public form."""
     return Object(
         kind=kind,
@@ -65,6 +86,25 @@ def read_object(partial: PartialObject, *, kind: GVK, metadata_only: bool) -> Ob
         labels=partial.labels,
         annotations=partial.annotations,
         _partial=None if metadata_only else partial,
+        _origin=origin,
+    )
+
+
+def check_origin(obj: Object, *, member: str, cluster: ClusterUID, is_local: bool) -> None:
+    """ValueError for an object that was read from another cluster than a member; `cluster` is the ID of the member.
+
+    `is_local` is true for the member that is the local cluster: what was read there is known by that, also while the
+    ID was not read.
+    """
+    origin = obj._origin
+    if origin is None or origin.cluster_id == cluster:
+        return
+    if is_local and isinstance(origin, LocalOrigin) and not origin.cluster_id:
+        return
+    before = f"{origin.name}, cluster {origin.cluster_id or 'of an ID that is not known'}"
+    raise ValueError(
+        f"{obj.kind.kind} {obj.key} was read from {before}, and {member} is cluster {cluster}: give an object that "
+        f"group[{member!r}] shows, or use as_owner of the member that the object is from"
     )
 
 

@@ -20,7 +20,7 @@ import orjson
 from registry_controller.api import meta
 from registry_controller.api.jsontext import is_later, read_object
 from registry_controller.api.meta import UID_LENGTH, ClusterUID, ObjectKey, Target
-from registry_controller.group.objects import Object
+from registry_controller.group.objects import Object, check_origin
 
 FORMAT: Final = 1
 ID_HIDDEN: Final = "it has not answered, or its namespace kube-system is hidden"
@@ -64,10 +64,15 @@ class OwnerMark:
     operator: str
 
 
-def make_owner(obj: Object, *, cluster: ClusterUID, member: str) -> Owner:
-    """Return an object of a member as an owner; LookupError while the ID of the member is not known."""
+def make_owner(obj: Object, *, cluster: ClusterUID, member: str, is_local: bool) -> Owner:
+    """Return an object of a member as an owner.
+
+    LookupError while the ID of the member is not known, ValueError for an object of another cluster: it would be no
+    owner there, and what it owns would be deleted.
+    """
     if not cluster:
         raise LookupError(f"{member}: its ID is not known: {ID_HIDDEN}")
+    check_origin(obj, member=member, cluster=cluster, is_local=is_local)
     return Owner(cluster, obj.kind.group, obj.kind.kind, obj.namespace, obj.name, obj.uid)
 
 

@@ -14,7 +14,7 @@ from registry_controller.api.errors import Forbidden, RegistryError, Unreachable
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.api.selectors import parse_selector
-from registry_controller.group.objects import EventType, Object, read_object
+from registry_controller.group.objects import EventType, Object, Origin, read_object
 from registry_controller.kube.object import PartialObject
 from registry_controller.report.logs import get_logger
 from registry_controller.report.reasons import describe_grant
@@ -73,8 +73,9 @@ class Consumer(Protocol):
 class MemberStream(EventHandler):
     """One stream. `kind` is None until the member has resolved the resource; `problem` is why it is stale.
 
-    `by_context` is true where the member is read with the rights of the user, and not of its reader. `others` returns
-    the other streams of the same resource there. `refused` is called when the right to read all of this one is missing.
+    `by_context` is true where the member is read with the rights of the user, and not of its reader. `origin` is the
+    cluster that the objects are read from. `others` returns the other streams of the same resource there. `refused` is
+    called when the right to read all of this one is missing.
     """
 
     def __init__(
@@ -83,10 +84,12 @@ class MemberStream(EventHandler):
         request: StreamRequest,
         *,
         by_context: bool,
+        origin: Origin | None = None,
         others: Callable[[MemberStream], Iterable[MemberStream]],
         refused: Callable[[MemberStream], None],
     ) -> None:
         self.request = request
+        self._origin = origin
         self._by_context = by_context
         self._others = others
         self._refused = refused
@@ -181,7 +184,7 @@ class MemberStream(EventHandler):
         is_same = old is not None and (old.uid, old.revision, old.kind) == (obj.uid, obj.revision, self.kind)
         if is_same and obj.revision <= self._doubted_after:
             return
-        new = read_object(obj, kind=self.kind, metadata_only=self.request.metadata_only)
+        new = read_object(obj, kind=self.kind, metadata_only=self.request.metadata_only, origin=self._origin)
         self._objects[obj.key] = new
         self._report(((old, new),), is_relisted=self._is_relisting)
 

@@ -17,6 +17,7 @@ from registry_controller.api.meta import Target
 from registry_controller.group import Conflict, Forbidden, Group, Key, RegistryError
 from registry_controller.group.dialers import Context, ContextDialer
 from registry_controller.group.ownership import Propagation, encode_mark, read_mark
+from registry_controller.group.sources import ContextSource
 from registry_controller.kube.connect import READING, Reader
 from tests.sim.cluster.group import SimGroup, config_map, simulate
 from tests.sim.cluster.member import Member
@@ -593,6 +594,34 @@ def test_errors_of_writes_name_what_to_do() -> None:
                     await local.apply(manifest)
             with pytest.raises(NotServed, match="serves no kind unicorns"):
                 await local.get("unicorns", "u")
+
+    simulate(scenario, n=2)
+
+
+def test_an_object_of_another_cluster_is_no_owner_at_a_member() -> None:
+    """The collector would read at that member that it is gone, and delete what it owns."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        make_widgets(group, ["x"])
+        source: Any = lambda _: ContextSource([Context(name=name) for name in "ab"], local="a")  # noqa: E731
+        async with operator_at(group, "a", source=source) as operator:
+            operator.watch("widgets")
+            await asyncio.sleep(10.0)
+            before, read = operator["b"], operator["b"].get("widgets", "x", namespace="default")
+            here = await operator.local.apply({"apiVersion": "v1", **config_map("here", {})})
+            assert read is not None
+            assert before.as_owner(read).cluster == group["b"].id
+            assert operator["a"].as_owner(here).cluster == group["a"].id
+            for member, obj in (("a", read), ("b", here)):
+                with pytest.raises(ValueError, match=f"was read from .*: give an object that group.'{member}'. shows"):
+                    operator[member].as_owner(obj)
+            group.rebuild("b")
+            group["b"].start()
+            await asyncio.sleep(90.0)
+            assert operator["b"].cluster_id == group["b"].id
+            with pytest.raises(ValueError, match="was read from b, cluster"):
+                operator["b"].as_owner(read)
 
     simulate(scenario, n=2)
 

@@ -8,7 +8,7 @@ import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, Target
-from registry_controller.group.objects import Object
+from registry_controller.group.objects import LocalOrigin, Object
 from registry_controller.group.ownership import Owner, OwnerMark, encode_mark, make_owner, read_mark
 
 HERE, THERE = ClusterUID("here"), ClusterUID("there")
@@ -92,6 +92,21 @@ def test_a_mark_without_the_name_of_its_object_is_bound_still() -> None:
 
 def test_a_member_whose_id_is_not_known_owns_nothing() -> None:
     obj = Object(GVK("example.com", "v1", "Widget"), "default", "w", "uid-1", 5, "", False, 1, {}, {})
-    assert make_owner(obj, cluster=THERE, member="b") == OWNER
+    assert make_owner(obj, cluster=THERE, member="b", is_local=False) == OWNER
     with pytest.raises(LookupError, match="b: its ID is not known"):
-        make_owner(obj, cluster=ClusterUID(""), member="b")
+        make_owner(obj, cluster=ClusterUID(""), member="b", is_local=False)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_an_object_that_was_read_from_the_local_cluster_is_one_of_that_member_alone(is_known: bool) -> None:
+    origin = LocalOrigin()
+    obj = Object(GVK("example.com", "v1", "Widget"), "default", "w", "uid-1", 5, "", False, 1, {}, {}, None, origin)
+    if is_known:
+        origin.cluster_id = HERE
+    assert make_owner(obj, cluster=HERE, member="a", is_local=True).cluster == HERE
+    with pytest.raises(ValueError, match=r"Widget default/w was read from the local cluster, .* and b is cluster"):
+        make_owner(obj, cluster=THERE, member="b", is_local=False)
+    if is_known:  # a Secret may lead to the local cluster, and the local cluster may have been rebuilt
+        assert make_owner(obj, cluster=HERE, member="secret", is_local=False).cluster == HERE
+        with pytest.raises(ValueError, match="was read from"):
+            make_owner(obj, cluster=THERE, member="a", is_local=True)

@@ -21,7 +21,7 @@ _PUBLIC = {
     "Member": ("connection", "is_local"),
     "Object": (
         "kind", "namespace", "name", "uid", "revision", "created", "is_deleting", "generation", "labels",
-        "annotations", "_partial",
+        "annotations", "_partial", "_origin",
     ),
     "Owner": ("cluster", "group", "kind", "namespace", "name", "uid"),
     "Watch": ("namespace", "labels", "reads_caches", "is_engaged", "ended"),
