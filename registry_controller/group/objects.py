@@ -93,8 +93,8 @@ def read_object(partial: PartialObject, *, kind: GVK, metadata_only: bool, origi
 def check_origin(obj: Object, *, member: str, cluster: ClusterUID, is_local: bool) -> None:
     """ValueError for an object that was read from another cluster than a member; `cluster` is the ID of the member.
 
-    `is_local` is true for the member that is the local cluster: what was read there is known by that, also while the
-    ID was not read.
+    `is_local` is true for the member that is the local cluster. Objects of `group.local` are from there, also before
+    its ID was read.
     """
     origin = obj._origin
     if origin is None or origin.cluster_id == cluster:

@@ -67,8 +67,8 @@ class OwnerMark:
 def make_owner(obj: Object, *, cluster: ClusterUID, member: str, is_local: bool) -> Owner:
     """Return an object of a member as an owner.
 
-    LookupError while the ID of the member is not known, ValueError for an object of another cluster: it would be no
-    owner there, and what it owns would be deleted.
+    LookupError while the ID of the member is not known. ValueError for an object of another cluster: the member would
+    answer that there is no such owner, and the collector would delete the objects that it owns.
     """
     if not cluster:
         raise LookupError(f"{member}: its ID is not known: {ID_HIDDEN}")
