@@ -11,7 +11,7 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
 from registry_controller.kube.object import PartialObject, decode_body
 
 
-class Origin(Protocol):
+class ObjectOrigin(Protocol):
     """The cluster that objects were read from, always the same one. `cluster_id` is empty while it is not known."""
 
     @property
@@ -49,7 +49,7 @@ class Object:
     labels: Mapping[str, str]
     annotations: Mapping[str, str] = field(repr=False)  # they may hold the data of a Secret
     _partial: PartialObject | None = field(default=None, repr=False, compare=False)
-    _origin: Origin | None = field(default=None, repr=False, compare=False)
+    _origin: ObjectOrigin | None = field(default=None, repr=False, compare=False)
 
     @property
     def key(self) -> ObjectKey:
@@ -72,7 +72,9 @@ class Object:
         return dict(decode_body(self._partial))
 
 
-def read_object(partial: PartialObject, *, kind: GVK, metadata_only: bool, origin: Origin | None = None) -> Object:
+def read_object(
+    partial: PartialObject, *, kind: GVK, metadata_only: bool, origin: ObjectOrigin | None = None
+) -> Object:
     """Return a decoded object in its public form."""
     return Object(
         kind=kind,

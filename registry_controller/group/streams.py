@@ -14,7 +14,7 @@ from registry_controller.api.errors import Forbidden, RegistryError, Unreachable
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.api.selectors import parse_selector
-from registry_controller.group.objects import EventType, Object, Origin, read_object
+from registry_controller.group.objects import EventType, Object, ObjectOrigin, read_object
 from registry_controller.kube.object import PartialObject
 from registry_controller.report.logs import get_logger
 from registry_controller.report.reasons import describe_grant
@@ -84,7 +84,7 @@ class MemberStream(EventHandler):
         request: StreamRequest,
         *,
         by_context: bool,
-        origin: Origin | None = None,
+        origin: ObjectOrigin | None = None,
         others: Callable[[MemberStream], Iterable[MemberStream]],
         refused: Callable[[MemberStream], None],
     ) -> None:
