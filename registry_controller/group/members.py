@@ -142,7 +142,8 @@ async def _find_scope(stream: MemberStream, discovery: Discovery) -> WatchScope:
 
 
 def _scope_of(stream: MemberStream, kind: GVK) -> WatchScope:
-    return WatchScope(kind, stream.selection, metadata_only=stream.request.metadata_only)
+    metadata_only = stream.request.metadata_only
+    return WatchScope(kind, stream.selection, metadata_only=metadata_only, awaits_present=True)
 
 
 class Member:

@@ -38,11 +38,13 @@ from registry_controller.watch.stream import Delivery, KindLimiter
 
 _WATCH_S: Final = (240, 290)  # below 290 s, so that a lost right is noticed
 _TAINTED_WATCH_S: Final = (30, 60)  # an object could not be read: list again soon
+_AWAITING_WATCH_S: Final = (8, 10)  # two seconds before its end a watch gets a bookmark with the present revision
 _INITIAL_SILENCE_S: Final = 10.0  # a server with WatchList ends its initial events within about a second
 _INITIAL_S: Final = 120.0  # 100,000 objects take ten seconds
 _SILENCE_S: Final = 90.0  # bookmarks come about once a minute
 _OVERTIME_S: Final = 30.0  # a stream is ended so long after its requested end
 _SHORT_S: Final = 5.0  # a stream that ends sooner counts as a failure for the backoff
+_EARLY: Final = 1 / 6  # a stream ends in time up to `_SHORT_S` before its end, and up to this part of a short one
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,9 @@ class WatchScope:
 
     With `metadata_only` the server is asked for the metadata of the objects alone. `uses_watch_list` allows to stream
     the initial list (WatchList). Without `resumes`, every broken stream is followed
-    by a list, so that nothing reported as complete is from before the break.
+    by a list, so that nothing reported as complete is from before the break. With `awaits_present`, an error ends once
+    the watch has shown every change up to the revision that the server had when it answered again. Otherwise it ends
+    as the watch is opened, before those changes come.
     """
 
     kind: GVK
@@ -59,6 +63,7 @@ class WatchScope:
     metadata_only: bool = False
     uses_watch_list: bool = True
     resumes: bool = True
+    awaits_present: bool = False
 
 
 class ServerObserver(Protocol):
@@ -124,7 +129,7 @@ class Reflector:
         self._delivery = Delivery(handler, limiter=limiter, check_room=check_room)
         self._retry = RetryDelay()
         self._is_swapped = False
-        self._ends_at_s = 0.0
+        self._ends_at_s = self._may_end_at_s = 0.0
         self._ended_in_time = False
 
     @property
@@ -162,6 +167,7 @@ class Reflector:
 
     def stall(self, error: RegistryError) -> None:
         """Report that the connection is lost: the objects may be out of date until the next one goes on."""
+        self._ended_in_time = False
         self._delivery.stall(error)
 
     def swap(self, reader: Reader, discovery: Discovery) -> None:
@@ -212,6 +218,8 @@ class Reflector:
         )
         is_behind = present < reached
         if not is_behind and (last is None or last.agrees(found)):
+            if scope.awaits_present:
+                delivery.await_revision(present)
             return True
         delivery.reset(forgets_revision=is_behind)
         return False
@@ -250,8 +258,9 @@ class Reflector:
         return False
 
     async def _watch(self, events: AsyncGenerator[WatchEvent, None]) -> None:
-        """Deliver events and advance the position until the stream ends; require a list after an unreadable object.
+        """Deliver events and advance the position until the stream ends.
 
+        Require a list after an unreadable object, and where the stream has not reached the awaited revision.
         Events from before the present position are skipped: such an event would restore an object that is gone.
         Only a stream that the server ends when it was to end is in time. After any other end, also a late one without
         an answer, the server may be another one, or have restarted. Or it has another definition of the kind: for some
@@ -267,12 +276,12 @@ class Reflector:
                     has_news = has_news or obj is not None
                     await delivery.apply(event)
                     if event.resource_version:
-                        delivery.resume_at = event.resource_version
-                        delivery.revision = obj.revision if obj is not None else revision(event.resource_version)
-                self._ended_in_time = asyncio.get_running_loop().time() >= self._ends_at_s - _SHORT_S
+                        reached = obj.revision if obj is not None else revision(event.resource_version)
+                        delivery.advance(event.resource_version, reached)
+                self._ended_in_time = asyncio.get_running_loop().time() >= self._may_end_at_s
                 if has_news and not self._ended_in_time and has_definition(self._scope.kind):
                     delivery.doubt(since=began)
-        if delivery.is_tainted:
+        if delivery.is_tainted or delivery.awaited:
             delivery.resume_at = ""
 
     async def _list(self, gvr: GVR) -> None:
@@ -298,9 +307,14 @@ class Reflector:
         self._delivery.begin_list()
 
     def _open(self, gvr: GVR, *, initial: bool) -> AsyncGenerator[WatchEvent, None]:
-        window = _TAINTED_WATCH_S if self._delivery.is_tainted and not initial else _WATCH_S
+        window = _WATCH_S
+        if not initial and self._delivery.awaited:
+            window = _AWAITING_WATCH_S
+        elif not initial and self._delivery.is_tainted:
+            window = _TAINTED_WATCH_S
         timeout_s = random.randint(*window)  # noqa: S311
         self._ends_at_s = asyncio.get_running_loop().time() + timeout_s
+        self._may_end_at_s = self._ends_at_s - min(_SHORT_S, timeout_s * _EARLY)
         self._ended_in_time = False
         return watch_events(
             self._reader,

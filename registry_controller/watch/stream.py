@@ -66,6 +66,7 @@ class Delivery:
     `resume_at` is the resourceVersion from which a watch resumes, empty before a complete list; `revision` is the
     same as a number. `is_tainted` is True after an object that could not be read, until the next list. `is_stalled` is
     True between an error and the recovery from it, `is_interrupted` from an early end of the watch to the next one.
+    `awaited` is the revision that the watch must reach before the recovery, 0 where it recovers as it begins.
     """
 
     def __init__(self, handler: EventHandler, *, limiter: KindLimiter, check_room: Callable[[], None]) -> None:
@@ -76,6 +77,7 @@ class Delivery:
         self.revision = 0
         self.is_tainted = False
         self.is_stalled = self.is_interrupted = False
+        self.awaited = 0
         self._delivered: LastChange | None = None
 
     @property
@@ -176,18 +178,29 @@ class Delivery:
             self._handler.on_interrupted()
 
     def resume(self) -> None:
-        """Recover from an error, when a stream begins that goes on from a complete list."""
+        """Recover from an error, when a stream begins that goes on from a complete list, and awaits no revision."""
         self.is_interrupted = False
-        if self.resume_at and not self.is_tainted:
+        if self.resume_at and not self.is_tainted and not self.awaited:
+            self.recover()
+
+    def await_revision(self, present: int) -> None:
+        """Put off the recovery from an error until the watch has reached the present revision of its server."""
+        self.awaited = present if self.is_stalled and present > self.revision else 0
+
+    def advance(self, resource_version: str, reached: int) -> None:
+        """Note the position of the watch as text and as number: it has shown every change up to there."""
+        self.resume_at, self.revision = resource_version, reached
+        if 0 < self.awaited <= reached and not self.is_tainted:
             self.recover()
 
     def stall(self, error: RegistryError) -> None:
         """Report an error."""
-        self.is_stalled = True
+        self.is_stalled, self.awaited = True, 0
         self._handler.on_error(error)
 
     def recover(self) -> None:
         """Report the end of an error, if there was one."""
+        self.awaited = 0
         if self.is_stalled:
             self.is_stalled = False
             self._handler.on_recovered()

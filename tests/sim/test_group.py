@@ -99,6 +99,51 @@ def test_the_objects_of_a_silent_member_stay_and_are_stale_until_it_is_back(faul
     simulate(scenario, n=2)
 
 
+@pytest.mark.parametrize("late_s", [0.0, 5.0])
+@pytest.mark.parametrize("fault", [Fault.HUNG, Fault.REFUSED])
+def test_what_happened_in_a_silence_is_delivered_before_the_member_is_in_step(fault: Fault, late_s: float) -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        for name in ("gone", "stays"):
+            group["b"].create(config_map(name, {}))
+        async with operator_at(group, "a") as operator:
+            watch = operator.watch("configmaps", namespace="default")
+            await take(watch)
+            wire = group.wire("a", "b")
+            wire.set(fault)
+            await take(watch, for_s=100.0)
+            group["b"].create(config_map("new", {}))
+            group["b"].delete("ConfigMap", "gone", namespace="default")
+            wire.late_s = late_s
+            wire.set(Fault.NONE)
+            while operator["b"].is_stale("configmaps"):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            assert [found.name for found in operator["b"].list("configmaps")] == ["new", "stays"]
+            events = brief([event for event in await take(watch) if event.type is not STALE], of="b")
+            assert events == [("b", ADDED, "new"), ("b", DELETED, "gone"), ("b", SYNCED, "")]
+
+    simulate(scenario, n=2)
+
+
+def test_a_kind_without_changes_in_a_silence_is_soon_in_step() -> None:
+    """Objects of other kinds have changed: only a bookmark shows that it has come so far."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        async with operator_at(group, "a") as operator:
+            watch = operator.watch("widgets")
+            await take(watch)
+            wire = group.wire("a", "b")
+            wire.set(Fault.HUNG)
+            await take(watch, for_s=100.0)
+            group["b"].create(config_map("new", {}))
+            wire.set(Fault.NONE)
+            (*_, last) = await take(watch, for_s=45.0)  # the next connection comes within half a minute
+            assert (last.member, last.type, last.is_relisted) == ("b", SYNCED, False)
+
+    simulate(scenario, n=2)
+
+
 @pytest.mark.parametrize("away_s", [10.0, 60.0])
 def test_a_member_has_left_when_its_cluster_is_missing_for_long(away_s: float) -> None:
     async def scenario(group: SimGroup) -> None:

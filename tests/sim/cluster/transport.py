@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import math
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -32,6 +33,8 @@ Listener = Callable[[str, str, bytes | None, Answer], None]
 """What is told the method, the path and the body of a request, and the answer."""
 
 _BOOKMARK_S = 60.0
+_LAST_BOOKMARK_S = 2.0
+"""Before the end of a watch an API server sends it one more."""
 _READS = 4096
 _STILL_S = 0.1
 _UNAUTHORIZED = Answer(401, b'{"kind":"Status","status":"Failure","reason":"Unauthorized","code":401}')
@@ -336,7 +339,8 @@ class SimTransport:
 
     async def _chunks(self, watch: Watch, *, silence_s: float) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
-        resets, ends_at, bookmark_at = self._wire.reset_count, loop.time() + watch.timeout_s, loop.time() + _BOOKMARK_S
+        resets, ends_at = self._wire.reset_count, loop.time() + watch.timeout_s
+        bookmark_at = min(loop.time() + _BOOKMARK_S, ends_at - _LAST_BOOKMARK_S)
         news = asyncio.Event()
         watch.wake = news.set
         self._waiters[news.set] = None
@@ -368,7 +372,8 @@ class SimTransport:
                     return
                 elif now >= bookmark_at:
                     watch.bookmark()
-                    bookmark_at = now + _BOOKMARK_S
+                    last_at = ends_at - _LAST_BOOKMARK_S
+                    bookmark_at = min(now + _BOOKMARK_S, last_at if last_at > now else math.inf)
                 else:
                     news.clear()
                     due = min(quiet_until, bookmark_at, ends_at if ends_at > now else quiet_until)

@@ -308,6 +308,40 @@ async def test_a_stream_resumes_where_it_ended() -> None:
     assert "sendInitialEvents" not in follower.server.asked[1]
 
 
+BEHIND = [line("MODIFIED", obj("a", 10))]
+
+
+@pytest.mark.parametrize(
+    ("rest", "heard"),
+    [
+        ([line("DELETED", obj("b", 12)), FOREVER], ["-b@12", "current"]),
+        ([bookmark(12), FOREVER], ["current"]),
+        ([bookmark(11), FOREVER], []),
+        ([], ["+a@10", "-b", "complete", "current"]),
+    ],
+    ids=["an event", "a bookmark", "an early bookmark", "its end"],
+)
+async def test_an_error_ends_once_the_watch_has_reached_the_revision_of_its_server(
+    rest: list[Chunk], heard: list[str]
+) -> None:
+    """A resumed watch is open before it has brought what happened meanwhile; a list after its end shows that, too."""
+    again = [line("ADDED", obj("a", 10)), bookmark(12, ends=True), FOREVER]
+    streams = [list(INITIAL), errors.Unreachable("away"), errors.Unreachable("away"), [*BEHIND, *rest], again]
+    server = Server(streams=streams, revisions=[12] * 4)
+    follower = Follower(server, awaits_present=True)
+    before = ["+a@3", "+b@4", "complete", "Unreachable", "Unreachable", "+a@10"]
+    await follower.hears(*before, *heard)
+    await follower.until(lambda: len(follower.diary.lines) == len([*before, *heard]), within_s=5.0)
+    (resumed,) = [asked for asked in server.asked if asked.get("resourceVersion") == "9"][-1:]
+    assert int(resumed["timeoutSeconds"]) <= 10
+
+
+async def test_a_watch_whose_server_has_nothing_new_is_current_as_it_is_opened() -> None:
+    streams = [list(INITIAL), errors.Unreachable("away"), errors.Unreachable("away"), [FOREVER]]
+    follower = Follower(Server(streams=streams, revisions=[9] * 4), awaits_present=True)
+    await follower.hears("+a@3", "+b@4", "complete", "Unreachable", "Unreachable", "current")
+
+
 @pytest.mark.parametrize(
     "gone",
     [errors.Gone("expired"), [line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired"}), FOREVER]],
