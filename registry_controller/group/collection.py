@@ -2,7 +2,8 @@
 
 Laws: an object goes only after its owner's member has answered that the owner is gone · an object whose owner's member
 is silent, refuses, has left or is not known is kept · an object is deleted only in a state in which it has the
-mark whose owner was asked about.
+mark whose owner was asked about · an owner that no watch shows is asked about again in rounds: no event
+shows its deletion.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from registry_controller.group.objects import Object
 from registry_controller.group.owned_objects import Owned, OwnedObjects
 from registry_controller.group.owner_proof import Existence, ask_members, streams_of
 from registry_controller.group.ownership import Owner, OwnerMark
+from registry_controller.group.rounds import AGAIN_S, Rounds, next_after
 from registry_controller.group.shown_objects import find_object
 from registry_controller.report.logs import get_logger
 
@@ -30,7 +32,7 @@ log = get_logger(__name__)
 
 _SETTLE_S: Final = 1.0
 """Deletions that come together are counted together."""
-_AGAIN_S: Final = 10.0
+_HALTED: Final = "deletions are halted: too many would go at once"
 
 
 class Collection:
@@ -61,6 +63,7 @@ class Collection:
         self._going: set[Target] = set()
         self._kept: dict[Target, str] = {}
         self._has_news = asyncio.Event()
+        self._asked_last: Target | None = None
 
     @property
     def kept(self) -> Mapping[Target, str]:
@@ -74,8 +77,7 @@ class Collection:
 
     def ask_soon(self, targets: Iterable[Target]) -> None:
         """Note that the owners of objects may be gone; those that a watch shows are not asked about."""
-        owned = ((target, self._owned.get(target)) for target in targets)
-        asks = {target for target, found in owned if found and not self._is_seen(target, found)}
+        asks = self._unseen(targets)
         if asks:
             self._asks |= asks
             self._has_news.set()
@@ -102,10 +104,14 @@ class Collection:
     async def run(self, ready: Callable[[], Awaitable[None]]) -> NoReturn:
         """Collect forever; `ready` waits until the stored counts, and the objects that can be read, were read."""
         await ready()
+        now_s = asyncio.get_running_loop().time
+        rounds = Rounds(now_s=now_s())
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_AGAIN_S if self._asks or self._limits.is_halted(self._cluster) else None):
+                async with asyncio.timeout(AGAIN_S):
                     await self._has_news.wait()
+            if not self._limits.is_halted(self._cluster):  # where all that is asked about counts as waiting
+                self._asks |= self._unseen(rounds.take(self._unseen_of_cluster, now_s=now_s()))
             await asyncio.sleep(_SETTLE_S)
             await ready()
             self._has_news.clear()
@@ -125,13 +131,14 @@ class Collection:
         if self._limits.is_halted(self._cluster) and not await self._limits.admit(
             self._cluster, len(candidates) + going
         ):
+            await self._find_back(candidates)
             return
         gone = await self._find_gone(candidates, going=going)
         if not gone:
             return
         if not await self._limits.admit(self._cluster, len(gone) + going):
             for target in candidates:
-                self._keep(target, "deletions are halted: too many would go at once")
+                self._keep(target, _HALTED)
             return
         for target in gone:
             await self._delete(target)
@@ -146,6 +153,21 @@ class Collection:
             if self._limits.would_halt(self._cluster, len(gone) + going):
                 break
         return gone
+
+    async def _find_back(self, candidates: Sequence[Target]) -> None:
+        """Settle the objects of a halt whose owners are back, among the next few of them."""
+        for target in next_after(self._asked_last, candidates):
+            self._asked_last = target
+            if await self._ask(target) is not None:
+                self._keep(target, _HALTED)
+
+    def _unseen(self, targets: Iterable[Target]) -> set[Target]:
+        """Return the objects whose owners no watch shows."""
+        owned = ((target, self._owned.get(target)) for target in targets)
+        return {target for target, found in owned if found and not self._is_seen(target, found)}
+
+    def _unseen_of_cluster(self) -> set[Target]:
+        return self._unseen(self._owned.of_cluster(self._cluster))
 
     def _may_ask(self, target: Target) -> bool:
         """Return whether the owner of an object is to be asked about now."""

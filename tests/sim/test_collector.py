@@ -45,6 +45,7 @@ async def maker_at(
     propagation: Propagation = "Background",
     orphans: Collection[str] = (),
     makes: bool = True,
+    label_selector: str = "",
 ) -> AsyncIterator[Group]:
     """Run an operator that makes a ConfigMap here for each Widget of some members, and owns those that `owns` selects.
 
@@ -60,7 +61,8 @@ async def maker_at(
                 goes: Propagation = "Orphan" if key.name in orphans else propagation
                 await operator.local.apply(manifest, owner=operator[key.member].as_owner(found), propagation=goes)
 
-        controller = operator.controller(reconcile).watches("widgets", namespace="default")
+        controller = operator.controller(reconcile)
+        controller.watches("widgets", namespace="default", label_selector=label_selector)
         for one in owns:
             controller.owns("configmaps", **one)
         async with asyncio.TaskGroup() as scope:
@@ -72,6 +74,12 @@ async def maker_at(
 def make_widgets(group: SimGroup, names: Iterable[str]) -> None:
     for name in names:
         group["b"].create({"kind": "Widget", "metadata": {"name": name, "namespace": "default"}, "spec": {}})
+
+
+def label_widgets(group: SimGroup, names: Iterable[str], **labels: str) -> None:
+    for name in names:
+        found = group["b"].get("Widget", name, namespace="default")
+        group["b"].replace({**found, "metadata": {**found["metadata"], "labels": labels}})
 
 
 def delete_widgets(group: SimGroup, names: Iterable[str]) -> None:

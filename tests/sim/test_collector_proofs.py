@@ -24,6 +24,7 @@ from tests.sim.test_collector import (
     FAN,
     Owns,
     delete_widgets,
+    label_widgets,
     made,
     make_widgets,
     maker_at,
@@ -413,6 +414,52 @@ def test_what_waits_for_its_finalizers_counts_after_a_restart_too() -> None:
             await asyncio.sleep(60.0)
             assert going() == 40
             assert operator.collector.halts
+
+    simulate(scenario, n=2)
+
+
+def test_an_owner_that_no_watch_shows_is_asked_about_again() -> None:
+    """It has left the selection of the watch: no event shows its deletion."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        make_widgets(group, ["goes", "stays"])
+        label_widgets(group, ["goes", "stays"], tier="gold")
+        async with maker_at(group, "a", label_selector="tier=gold") as operator:
+            await asyncio.sleep(30.0)
+            assert made(group) == {"goes", "stays"}
+            label_widgets(group, ["goes", "stays"], tier="iron")
+            await asyncio.sleep(60.0)
+            delete_widgets(group, ["goes"])
+            await asyncio.sleep(1230.0)
+            assert made(group) == {"stays"}
+            assert not operator.collector.kept
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("back", [20, 60])
+def test_a_halt_ends_once_the_owners_are_back_though_no_watch_shows_them(back: int) -> None:
+    """With 20 back, 40 deletions fit the limit."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        names = numbered(60)
+        make_widgets(group, names)
+        label_widgets(group, names, tier="gold")
+        async with maker_at(group, "a", label_selector="tier=gold") as operator:
+            await asyncio.sleep(40.0)
+            backup = group["b"].server.store.backup()
+            delete_widgets(group, names)
+            await asyncio.sleep(30.0)
+            assert operator.collector.halts
+            group["b"].server.store.restore(backup, bump=1000)
+            delete_widgets(group, names[: 60 - back])
+            label_widgets(group, names[60 - back :], tier="iron")
+            group.cut("b")
+            await asyncio.sleep(120.0)
+            assert not operator.collector.halts
+            assert made(group) == set(names[60 - back :])
 
     simulate(scenario, n=2)
 
