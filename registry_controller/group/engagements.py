@@ -140,7 +140,7 @@ class Engagements:
             engaged = names.get(spec.cluster_id, name) if not spec.is_local else name
             if engaged == name or engaged in spec.aliases:
                 kept[engaged] = replace(spec, name=engaged)
-            elif engaged in found:  # another cluster has that name now
+            elif engaged in found and _is_another(self.by_name[engaged].spec, found[engaged]):
                 kept[name] = spec
             else:
                 self._held_back = found, scope
@@ -233,5 +233,5 @@ def _can_read(spec: MemberSpec) -> bool:
 
 
 def _is_another(before: MemberSpec, now: MemberSpec) -> bool:
-    """Return whether a name stands for another cluster now."""
-    return (before.cluster_id, before.context) != (now.cluster_id, now.context)
+    """Return whether a name stands for another cluster now; a description that cannot be read names none."""
+    return bool(now.cluster_id or now.context) and (before.cluster_id, before.context) != (now.cluster_id, now.context)

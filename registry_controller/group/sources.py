@@ -90,9 +90,10 @@ class ContextSource:
 
 
 class _HomeCache(EventHandler, Generic[_T]):
-    """The objects of a kind in the local cluster, as `read` returns them; None for one that cannot be read.
+    """The objects of a kind in the local cluster, as `read` returns them.
 
-    Such an object stays as it was when it could be read: it is there.
+    For one that cannot be read, `read` raises InvalidObject or ProtocolError. Such an object is there: it stays in
+    `found` as it was when it could be read, and is in `unreadable` with the reason where it never could.
 
     `changed` is called at each change from the first complete list on, and `reset` when the history of the cluster is
     another one, until the next list is complete. `problem` is why the changes do not come.
@@ -100,11 +101,12 @@ class _HomeCache(EventHandler, Generic[_T]):
 
     def __init__(
         self,
-        read: Callable[[PartialObject], _T | None],
+        read: Callable[[PartialObject], _T],
         changed: Callable[[], None],
         reset: Callable[[], None] = lambda: None,
     ) -> None:
         self.found: dict[ObjectKey, _T] = {}
+        self.unreadable: dict[ObjectKey, str] = {}
         self.is_listed = False
         self.problem = ""
         self._read = read
@@ -112,13 +114,19 @@ class _HomeCache(EventHandler, Generic[_T]):
         self._reset = reset
 
     def on_object(self, obj: PartialObject) -> None:
-        found = self._read(obj)
-        if found is not None:
-            self.found[obj.key] = found
+        try:
+            self.found[obj.key] = self._read(obj)
+            self.unreadable.pop(obj.key, None)
+        except (InvalidObject, ProtocolError) as error:
+            if obj.key in self.found:
+                log.warning("member stays as it was described before", member=obj.key.name, error=str(error))
+            else:
+                self.unreadable[obj.key] = str(error)
         self._report()
 
     def on_delete(self, key: ObjectKey, obj: PartialObject | None) -> None:
         self.found.pop(key, None)
+        self.unreadable.pop(key, None)
         self._report()
 
     def on_synced(self, revision: int) -> None:
@@ -282,7 +290,11 @@ class ClusterSource:
             for name, spec in described.items()
             if spec is not None
         }
-        self._found(self._specs)
+        unreadable = {
+            key.name: MemberSpec(key.name, problem=f"Cluster {key.name} cannot be read: {error}")
+            for key, error in self._clusters.unreadable.items()
+        }
+        self._found({**unreadable, **self._specs})
 
     def _resolve(self) -> Mapping[str, ResolvedCluster]:
         clusters = self._clusters.found.values()
@@ -326,12 +338,8 @@ def _with_grant(error: RegistryError) -> RegistryError:
     return Forbidden(words, lacks_right=True)
 
 
-def _read_cluster(obj: PartialObject) -> Cluster | None:
-    try:
-        return read_cluster(decode_manifest(obj.raw))
-    except (InvalidObject, ProtocolError) as error:
-        log.warning("a Cluster cannot be read", cluster=obj.key.name, error=str(error))
-        return None
+def _read_cluster(obj: PartialObject) -> Cluster:
+    return read_cluster(decode_manifest(obj.raw))
 
 
 def _ignore(_: Mapping[str, MemberSpec]) -> None:

@@ -474,9 +474,56 @@ def test_a_cluster_that_cannot_be_read_any_more_is_there() -> None:
         await group.join()
         async with _described_by_hand(group) as (operator, watch, here):
             cluster = here.get("Cluster", "b")
-            here.replace({**cluster, "spec": {**cluster["spec"], "kubernetesApiEndpoints": [{"serverAddress": 5}]}})
+            here.replace({**cluster, "spec": {**cluster["spec"], **BAD_ENDPOINTS}})
             assert await take(watch, for_s=90.0) == []
             assert set(operator) == {"a", "b"}
+
+    simulate(scenario, n=2)
+
+
+BAD_ENDPOINTS: dict[str, Any] = {"kubernetesApiEndpoints": [{"serverAddress": 5}]}
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [(BAD_ENDPOINTS, "serverAddress: must be a string"), ({"clusterID": ""}, "spec.clusterID: is required")],
+    ids=["endpoints", "ID"],
+)
+def test_a_cluster_that_cannot_be_read_at_the_start_is_named_with_the_reason(bad: Any, reason: str) -> None:
+    """A program keeps what it wrote about such a member."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here = group["a"]
+        here.kill()
+        cluster = here.get("Cluster", "b")
+        here.replace({**cluster, "spec": {**cluster["spec"], **bad}})
+        async with operator_at(group, "a") as operator:
+            await operator.wait_known()
+            assert set(operator) == {"a"}
+            assert "Cluster b cannot be read: " in operator.unreadable["b"]
+            assert reason in operator.unreadable["b"]
+            here.replace({**here.get("Cluster", "b"), "spec": cluster["spec"]})
+            await asyncio.sleep(5.0)
+            assert set(operator) == {"a", "b"}
+            assert not operator.unreadable
+
+    simulate(scenario, n=2)
+
+
+def test_a_cluster_that_is_made_again_and_cannot_be_read_proves_no_departure() -> None:
+    """Its description names no other cluster. A second Cluster with the ID is the same member."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        async with _described_by_hand(group) as (operator, watch, here):
+            cluster = here.get("Cluster", "b")
+            _another_cluster_object(here, "zz")
+            here.delete("Cluster", "b")
+            here.create({"kind": "Cluster", "metadata": {"name": "b"}, "spec": {**cluster["spec"], "clusterID": ""}})
+            assert await take(watch, for_s=90.0) == []
+            assert set(operator) == {"a", "b"}
+            assert set(operator.unreadable) == {"b"}
 
     simulate(scenario, n=2)
 
