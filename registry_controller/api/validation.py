@@ -12,6 +12,8 @@ _DNS_SUBDOMAIN_NAMES: Final = frozenset({"", "apps", "batch"})
 """Groups in which all names are DNS subdomains. Other groups have kinds with other names (`system:x`, `a:b`, `::1`)."""
 _QUALIFIED: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _FIELD_VALUE: Final = re.compile(r"[A-Za-z0-9./:_-]+")
+_FIELD: Final = r"[^\s=!,\\]+(?:==|!=|=)(?:[^\\,=]|\\[\\,=])*"
+_FIELD_SELECTOR: Final = re.compile(rf"{_FIELD}(?:,{_FIELD})*")
 
 
 def is_namespace(text: str) -> bool:
@@ -68,3 +70,8 @@ def is_label_value(text: str) -> bool:
 def is_plain_field_value(text: str) -> bool:
     """Return whether a string can be part of a field selector without escapes."""
     return _FIELD_VALUE.fullmatch(text) is not None
+
+
+def is_field_selector(text: str) -> bool:
+    """Return whether a string is a field selector: `field=value,field!=value`, with `\\` before a `,`, `=` or `\\`."""
+    return _FIELD_SELECTOR.fullmatch(text) is not None

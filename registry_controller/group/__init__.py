@@ -17,6 +17,7 @@ watching     the events of one consumer
 controller   from events to reconciliations
 kopf_handlers  handlers in kopf's style
 objects      objects, events and keys
+arguments    checks the arguments of users
 local        reads and writes objects of the local cluster
 local_access  the connection to the local cluster
 ownership    marks a local object as owned by an object of a member

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.selection import Selection
+from registry_controller.group.arguments import check_resource, check_selection
 from registry_controller.group.collection_limits import CollectionHalt
 from registry_controller.group.collector_run import AnotherCluster, CollectedGroup, CollectorRun, OwnedKind
 from registry_controller.group.engagements import Engagements
@@ -55,13 +56,19 @@ class Collector:
     def owns(
         self, resource: str, *, owners: Iterable[StreamRequest], namespace: str = "", label_selector: str = ""
     ) -> None:
-        """Collect the marked objects of a kind; `owners` are watches that show their owners."""
+        """Collect the marked objects of a kind; `owners` are watches that show their owners.
+
+        InvalidObject for a wrong argument.
+        """
+        check_resource(resource)
+        selection = Selection(namespace, label_selector)
+        check_selection(selection)
         for request in owners:
             if request not in self._owners:
                 self._owners[request] = None
                 if self._run is not None:
                     self._run.follow_owners(request)
-        kind = OwnedKind(resource, Selection(namespace, label_selector))
+        kind = OwnedKind(resource, selection)
         if kind not in self._kinds:
             self._kinds[kind] = None
             if self._run is not None:

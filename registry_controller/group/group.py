@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
-from registry_controller.api.errors import InvalidObject, InvalidOption
+from registry_controller.api.errors import InvalidOption
 from registry_controller.api.selection import Selection
-from registry_controller.api.selectors import parse_selector
+from registry_controller.group.arguments import (
+    check_async,
+    check_namespace,
+    check_resource,
+    check_selection,
+    check_workers,
+)
 from registry_controller.group.collector import Collector
 from registry_controller.group.controller import Controller
 from registry_controller.group.dialers import ConnectContext, Context, connect_context
@@ -40,8 +45,6 @@ from registry_controller.kube.rest_config import check_contexts
 
 if TYPE_CHECKING:
     from registry_controller.group.kopf_handlers import KopfHandlers
-
-_WORD: Final = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9.-]+)?")
 
 
 class Group(Mapping[str, Member]):
@@ -69,6 +72,7 @@ class Group(Mapping[str, Member]):
         self._is_known = asyncio.Event()
         self._running: list[asyncio.Task[None]] = []
         self._collector: Collector | None = None
+        self._was_entered = False
 
     @classmethod
     def from_cluster(
@@ -128,8 +132,11 @@ class Group(Mapping[str, Member]):
         """Return the clusters of Secrets with a label as a group; each holds a kubeconfig under `kubeconfig`.
 
         With `operator`, `group.local` writes to the cluster of `local_context`; the empty one is the cluster of the
-        Pod, or of the current context. InvalidOption for one without the other.
+        Pod, or of the current context. InvalidOption for one without the other. InvalidObject for a wrong namespace or
+        selector.
         """
+        check_namespace(namespace)
+        check_selection(Selection(namespace, label_selector))
         local = _make_local(kubeconfig, local_context, operator=operator, namespace=operator_namespace)
         here = _context(kubeconfig, context)
         return cls(SecretSource(here, namespace=namespace, label_selector=label_selector), local=local)
@@ -168,6 +175,9 @@ class Group(Mapping[str, Member]):
         return self._collector
 
     async def __aenter__(self) -> Self:
+        if self._was_entered:
+            raise InvalidOption("a group is entered once: make another one with the same arguments")
+        self._was_entered = True
         await self._scope.__aenter__()
         self._running.append(self._scope.create_task(self._source.run(self._set_members), name="members"))
         if self._access is not None:
@@ -201,7 +211,10 @@ class Group(Mapping[str, Member]):
             await self._scope.__aexit__(None, None, None)  # the user's own error is raised as it is, in no group
 
     def __getitem__(self, name: str) -> Member:
-        return self._engagements.by_name[name].member
+        engagement = self._engagements.by_name.get(name)
+        if engagement is None:
+            raise KeyError(f"{name} is no member, or has left: group.get(name) is None then")
+        return engagement.member
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._engagements.by_name))
@@ -235,18 +248,16 @@ class Group(Mapping[str, Member]):
         """Watch a kind in all members, also in those that come later.
 
         `resource` is a word that kubectl takes: `pods`, `jobs.batch`, `deployments.v1.apps`; each member may serve
-        another version. Without `namespace`, all namespaces. InvalidObject for a wrong selector, and for a text that
-        is no such word.
+        another version. Without `namespace`, all namespaces. InvalidObject for a wrong argument.
         """
         selection = Selection(namespace, label_selector, field_selector)
         return self._follow(StreamRequest(resource, selection, metadata_only), reads_caches=False)
 
     def _follow(self, request: StreamRequest, *, reads_caches: bool) -> Watch:
-        if not _WORD.fullmatch(request.resource):
-            raise InvalidObject("resource", "must be a word that kubectl takes, as pods or deployments.v1.apps")
+        check_resource(request.resource)
         watch = Watch(
             namespace=request.selection.namespace,
-            labels=parse_selector(request.selection.labels),
+            labels=check_selection(request.selection),
             reads_caches=reads_caches,
             is_engaged=lambda: self.is_running,
             ended=self._end_watch,
@@ -257,7 +268,12 @@ class Group(Mapping[str, Member]):
         return watch
 
     def controller(self, reconcile: Callable[[Key], Awaitable[float | None]], *, workers: int = 4) -> Controller:
-        """Return a controller, which calls `reconcile` with each key that its watches name; see `Controller`."""
+        """Return a controller, which calls `reconcile` with each key that its watches name; see `Controller`.
+
+        `workers` is the number of keys of one member that run at once. InvalidObject for a wrong argument.
+        """
+        check_async(reconcile, path="reconcile")
+        check_workers(workers)
         follow = functools.partial(self._follow, reads_caches=True)
         return Controller(self, reconcile, workers=workers, follow=follow)
 

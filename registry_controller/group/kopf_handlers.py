@@ -25,6 +25,8 @@ from weakref import WeakValueDictionary
 import kopf
 
 from registry_controller.api.errors import InvalidObject
+from registry_controller.api.selection import Selection
+from registry_controller.group.arguments import check_resource, check_selection
 from registry_controller.group.controller import Watched, call_with_keys, key_of_object, name_function
 from registry_controller.group.objects import Event, EventType, Key, Object
 from registry_controller.group.watching import Watch
@@ -126,6 +128,7 @@ class KopfHandlers:
         `name`, `namespace`, `uid`, `logger`, `memo`), and `cluster`, the name of the member. InvalidObject for a value
         of a filter that is no text, `kopf.PRESENT`, `kopf.ABSENT` or function.
         """
+        _check_kind(resource, namespace)
         filters = labels or {}, annotations or {}
         for path, wanted in zip(("labels", "annotations"), filters, strict=True):
             _check_filter(path, wanted)
@@ -140,7 +143,9 @@ class KopfHandlers:
         """Call a function when the objects of a kind in a member are all known, stale, or gone with the member.
 
         The keyword arguments are `type` (SYNCED, STALE or LEFT), `reason`, `cluster`, `logger` and `memo`.
+        InvalidObject for a wrong argument.
         """
+        _check_kind(resource, namespace)
 
         def register(function: _H) -> _H:
             self._registered.append(_Registered(resource, namespace, {}, {}, None, function, is_of_state=True))
@@ -307,6 +312,11 @@ def _describe_object(event: Event, obj: Object) -> dict[str, Any]:
         "namespace": obj.namespace or None,
         "uid": obj.uid,
     }
+
+
+def _check_kind(resource: str, namespace: str) -> None:
+    check_resource(resource)
+    check_selection(Selection(namespace))
 
 
 def _check_filter(path: str, wanted: Filter) -> None:

@@ -17,7 +17,14 @@ from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.core.backoff import backoff_s
 from registry_controller.group.local_access import LocalAccess
 from registry_controller.group.objects import Object
-from registry_controller.group.ownership import Owner, OwnerMark, Propagation, encode_mark, read_owner
+from registry_controller.group.ownership import (
+    Owner,
+    OwnerMark,
+    Propagation,
+    check_propagation,
+    encode_mark,
+    read_owner,
+)
 from registry_controller.report.events import EventSeverity, Reference
 
 _TRIES: Final = 5
@@ -54,9 +61,11 @@ class LocalObjects:
         """Apply an object with all the fields that the operator sets (server-side apply); return it as stored.
 
         `owner` marks it as owned by an object of a member; `propagation` is for the time when that is gone. Conflict
-        where another manager has set a field to another value, unless `force` takes the field over.
+        where another manager has set a field to another value, unless `force` takes the field over. InvalidObject for
+        a wrong argument.
         """
         target = _target_of(manifest)
+        check_propagation(propagation)
         if owner is not None:
             mark = OwnerMark(owner, propagation, self._access.operator)
             text = encode_mark(mark, of=target, cluster=await self._access.cluster_id())
@@ -70,8 +79,9 @@ class LocalObjects:
     async def delete(self, obj: Object, *, propagation: Propagation = "Background") -> None:
         """Delete an object; nothing happens where it is gone, or was made again.
 
-        `propagation` is for the objects that it owns in this cluster.
+        `propagation` is for the objects that it owns in this cluster. InvalidObject for another value.
         """
+        check_propagation(propagation)
 
         async def attempt() -> None:
             found = await self._access.read_again(obj.kind, obj.key, uid=obj.uid)
@@ -164,15 +174,29 @@ def _key_of(gvr: GVR, namespace: str, name: str) -> ObjectKey:
 
 
 def _target_of(manifest: Manifest) -> Target:
-    """Return kind, namespace and name of a manifest; InvalidObject without them."""
-    info = manifest.get("metadata")
-    info = info if isinstance(info, Mapping) else {}
+    """Return kind, namespace and name of a manifest; InvalidObject for one that has none, or wrong metadata."""
+    if not isinstance(manifest, Mapping):
+        raise InvalidObject(
+            "manifest", f"must be a mapping with apiVersion, kind and metadata: {type(manifest).__name__}"
+        )
+    info = _mapping_at("metadata", manifest.get("metadata"))
+    _mapping_at("metadata.annotations", info.get("annotations"))
     parts = {"apiVersion": manifest.get("apiVersion"), "kind": manifest.get("kind"), "metadata.name": info.get("name")}
     for path, value in parts.items():
         if not isinstance(value, str) or not value:
-            raise InvalidObject(path, "is missing: the operator must name the object that it applies")
+            raise InvalidObject(path, "is missing, or no text: the operator must name the object that it applies")
+    namespace = info.get("namespace") or ""
+    if not isinstance(namespace, str):
+        raise InvalidObject("metadata.namespace", "must be a text")
     group = str(parts["apiVersion"]).rpartition("/")[0]
-    return Target(group, str(parts["kind"]), str(info.get("namespace") or ""), str(parts["metadata.name"]))
+    return Target(group, str(parts["kind"]), namespace, str(parts["metadata.name"]))
+
+
+def _mapping_at(path: str, value: object) -> Mapping[str, object]:
+    """Return a mapping, an empty one for None; InvalidObject for another value."""
+    if not isinstance(value, Mapping | None):
+        raise InvalidObject(path, "must be a mapping")
+    return value or {}
 
 
 def _annotated(manifest: Manifest, annotations: Mapping[str, str]) -> Manifest:

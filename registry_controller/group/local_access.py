@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from registry_controller.api import meta
 from registry_controller.api.errors import NotFound, NotServed
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey
+from registry_controller.group.arguments import check_namespace, check_operator
 from registry_controller.group.dialers import Context
 from registry_controller.group.objects import LocalOrigin, Object, read_object
 from registry_controller.group.ownership import Propagation
@@ -63,7 +64,7 @@ class LocalAccess:
     """The connection of an operator to the cluster of a context.
 
     `operator` is its name, which is the field manager of its writes. `namespace` is the operator's own; without one it
-    is that of the Pod, or else `default`.
+    is that of the Pod, or else `default`. InvalidObject for a wrong name.
     """
 
     def __init__(
@@ -75,6 +76,9 @@ class LocalAccess:
         connect: ConnectWriter = connect_writer,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        check_operator(operator)
+        if namespace:
+            check_namespace(namespace, path="operator_namespace")
         self.operator = operator
         self.origin = LocalOrigin()
         self.namespace = namespace or _find_namespace(context)

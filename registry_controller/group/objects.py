@@ -65,7 +65,8 @@ class Object:
     def manifest(self) -> dict[str, Any]:
         """Decode the whole object, a new copy each time.
 
-        LookupError with `metadata_only`, ValueError for an object that cannot be decoded (too large, too many levels).
+        LookupError with `metadata_only`, InvalidObject for an object that cannot be decoded (too large, too many
+        levels).
         """
         if self._partial is None:
             raise LookupError(f"{self.kind.kind} {self.key}: only its metadata is known; watch without metadata_only")

@@ -5,7 +5,7 @@ object at once. The annotation names the object too, with its cluster, because c
 annotations to other objects.
 
 Laws: a mark on an object that it does not name is no mark · neither is a mark of a later format, nor one in which a
-name was replaced.
+name was replaced · each mark that is written can be read.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import orjson
 
 from registry_controller.api import meta
+from registry_controller.api.errors import InvalidObject
 from registry_controller.api.jsontext import is_later, read_object
 from registry_controller.api.meta import UID_LENGTH, ClusterUID, ObjectKey, Target
 from registry_controller.group.objects import Object, check_origin
@@ -57,11 +58,33 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OwnerMark:
-    """The owner of an object. `operator` is the operator that made the object."""
+    """The owner of an object. `operator` is the operator that made the object. InvalidObject for a wrong part."""
 
     owner: Owner
     propagation: Propagation
     operator: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.owner, Owner):
+            raise InvalidObject("owner", "must be an Owner, as member.as_owner(obj) returns it")
+        for name, value in self.owner._asdict().items():
+            _check_text(f"owner.{name}", value, most=UID_LENGTH if name == "uid" else _TEXT_LENGTH)
+        if not self.owner.uid:
+            raise InvalidObject("owner.uid", "must not be empty")
+        check_propagation(self.propagation)
+        _check_text("operator", self.operator, most=_TEXT_LENGTH)
+
+
+def check_propagation(value: object) -> None:
+    """Check a propagation; InvalidObject for another value."""
+    if value not in get_args(Propagation):
+        shown = repr(value) if isinstance(value, str) else f"a {type(value).__name__}"
+        raise InvalidObject("propagation", f"must be Background, Foreground or Orphan, and is {shown}")
+
+
+def _check_text(path: str, value: object, *, most: int) -> None:
+    if not isinstance(value, str) or len(value) > most:
+        raise InvalidObject(path, f"must be a text of at most {most} characters")
 
 
 def make_owner(obj: Object, *, cluster: ClusterUID, member: str, is_local: bool) -> Owner:
@@ -96,7 +119,7 @@ def read_mark(annotations: Mapping[str, str], *, of: Target, cluster: ClusterUID
         return None
     try:
         mark = _read(found)
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, InvalidObject):
         return None
     return mark if found.get("digest") == _digest(mark, of, cluster) else None
 
@@ -109,19 +132,9 @@ def read_owner(obj: Object, *, cluster: ClusterUID) -> Owner | None:
 
 
 def _read(found: Mapping[str, Any]) -> OwnerMark:
-    """Read a mark; KeyError or TypeError for another text."""
-    owner = {name: _text(found["owner"][name]) for name in Owner._fields}
-    propagation = found["propagation"]
-    if propagation not in get_args(Propagation) or len(owner["uid"]) > UID_LENGTH or not owner["uid"]:
-        raise TypeError
-    cluster = ClusterUID(owner.pop("cluster"))
-    return OwnerMark(Owner(cluster, **owner), propagation, _text(found["operator"]))
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or len(value) > _TEXT_LENGTH:
-        raise TypeError
-    return value
+    """Read a mark; KeyError, TypeError or InvalidObject for another text."""
+    owner = Owner(**{name: found["owner"][name] for name in Owner._fields})
+    return OwnerMark(owner, found["propagation"], found["operator"])
 
 
 def _digest(mark: OwnerMark, of: Target, cluster: ClusterUID) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from registry_controller.api import meta
-from registry_controller.api.errors import Forbidden, NotFound, NotServed, ProtocolError, RegistryError
+from registry_controller.api.errors import Forbidden, InvalidObject, NotFound, NotServed, ProtocolError, RegistryError
 from registry_controller.api.meta import GVR, ClusterUID, Manifest, ObjectKey
 from registry_controller.kube.failures import POD
 from registry_controller.kube.object import decode_object
@@ -194,9 +194,10 @@ class ClusterClient:
     async def apply(self, gvr: GVR, manifest: Manifest, *, manager: str, force: bool, subresource: str = "") -> bytes:
         """Apply the fields of a manager (server-side apply); return the stored bytes.
 
-        Conflict where another manager has another value, unless `force` takes the field over.
+        Conflict where another manager has another value, unless `force` takes the field over. InvalidObject for a value
+        that is no JSON.
         """
-        key, body = _key(manifest), msgspec.json.encode(manifest)
+        key, body = _key(manifest), _encode(manifest)
         return await self._send(
             lambda: self._writer.apply(gvr, key, body, manager=manager, force=force, subresource=subresource),
             "patch" if subresource else "create and patch", gvr, key.namespace, subresource=subresource,
@@ -286,6 +287,14 @@ def age(manifest: Manifest) -> tuple[str, str]:
 def _key(manifest: Manifest) -> ObjectKey:
     info = meta.metadata_of(manifest)
     return ObjectKey(info.get("namespace", ""), info["name"])
+
+
+def _encode(manifest: Manifest) -> bytes:
+    try:
+        return msgspec.json.encode(manifest)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        reason = f"{error}" if isinstance(error, TypeError) else type(error).__name__  # a ValueError may quote data
+        raise InvalidObject("manifest", f"has a value that is no JSON: {reason}") from None
 
 
 def _decode(body: bytes, *, what: str) -> dict[str, Any]:

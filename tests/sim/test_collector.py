@@ -16,7 +16,7 @@ from registry_controller.api.errors import InvalidObject, NotServed
 from registry_controller.api.meta import Target
 from registry_controller.group import Conflict, Forbidden, Group, Key, RegistryError
 from registry_controller.group.dialers import Context, ContextDialer
-from registry_controller.group.ownership import Propagation, encode_mark, read_mark
+from registry_controller.group.ownership import Owner, Propagation, encode_mark, read_mark
 from registry_controller.group.sources import ContextSource
 from registry_controller.kube.connect import READING, Reader
 from tests.sim.cluster.group import SimGroup, config_map, simulate
@@ -659,5 +659,36 @@ def test_an_owner_is_not_read_before_its_cluster_has_proven_its_id() -> None:
         wire.unallowed, wire.server = set(), here.server
         with pytest.raises(RegistryError):
             await dialer.prove(reader)
+
+    simulate(scenario, n=2)
+
+
+def test_a_manifest_that_is_none_is_an_error_that_names_its_field() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        good = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "default"}}
+        info = good["metadata"]
+        owner = Owner(group["b"].id, "", "ConfigMap", "default", "x", "uid")
+        cases: list[tuple[Any, dict[str, Any], str]] = [
+            ("kind: ConfigMap", {}, "manifest: must be a mapping"),
+            (None, {}, "manifest: must be a mapping"),
+            ({**good, "metadata": ["x"]}, {}, "metadata: must be a mapping"),
+            ({**good, "metadata": {**info, "annotations": ["x"]}}, {"owner": owner}, "metadata.annotations: "),
+            ({**good, "metadata": {**info, "namespace": 5}}, {}, "metadata.namespace: must be a text"),
+            ({**good, "metadata": {**info, "name": 5}}, {}, "metadata.name: is missing, or no text"),
+            ({**good, "data": {"secret": object()}}, {}, "manifest: has a value that is no JSON"),
+            ({**good, "data": {"secret": chr(0xD800)}}, {}, "manifest: has a value that is no JSON"),
+            (good, {"owner": "x"}, "owner: must be an Owner"),
+            (good, {"owner": owner, "propagation": True}, "propagation: must be Background"),
+            (good, {"propagation": "foreground"}, "propagation: must be Background"),
+        ]
+        async with operator_at(group, "a") as operator:
+            for manifest, options, words in cases:
+                with pytest.raises(InvalidObject, match=words):
+                    await operator.local.apply(manifest, **options)
+            stored = await operator.local.apply(good)
+            typo: Any = "foreground"
+            with pytest.raises(InvalidObject, match="propagation: must be Background"):
+                await operator.local.delete(stored, propagation=typo)
 
     simulate(scenario, n=2)

@@ -14,6 +14,7 @@ import kopf
 import pytest
 
 from registry_controller.api.errors import InvalidObject
+from registry_controller.group import Watch
 from tests.sim.cluster.group import SimGroup, config_map, simulate
 from tests.sim.cluster.operator import operator_at
 from tests.sim.cluster.transport import Fault
@@ -74,6 +75,12 @@ def test_a_filter_of_kopf_is_applied_by_the_server_or_here_and_a_wrong_one_is_re
                 operator.kopf.on_event("configmaps", labels={"tier": 3})
             with pytest.raises(InvalidObject, match=r"annotations\.note"):
                 operator.kopf.on_event("configmaps", annotations={"note": None})
+            namespaces: Any = ["default"]
+            for register in (operator.kopf.on_event, operator.kopf.on_state):
+                with pytest.raises(InvalidObject, match="resource: must be a word"):
+                    register("no/word")
+                with pytest.raises(InvalidObject, match="namespace: must be the name of one namespace"):
+                    register("configmaps", namespace=namespaces)
             async with operator.kopf._serving():
                 note = {"note": "n"}
                 group["b"].create(config_map("chosen", {}, labels={"tier": "silver"}, annotations=note))
@@ -216,7 +223,9 @@ def test_all_handlers_share_the_memo_of_an_object_and_a_new_object_has_a_new_one
     simulate(scenario, n=2)
 
 
-def test_handlers_that_end_with_an_error_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_handlers_that_end_with_an_error_are_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """kopf goes on without them, and does not learn of it."""
 
     async def scenario(group: SimGroup) -> None:
@@ -224,10 +233,14 @@ def test_handlers_that_end_with_an_error_are_logged(caplog: pytest.LogCaptureFix
         async with operator_at(group, "a") as operator:
             registry = kopf.OperatorRegistry()
 
-            @operator.kopf.on_event("no/word")
+            @operator.kopf.on_event("configmaps")
             async def on_none(**_: Any) -> None:
                 """Do nothing."""
 
+            def fail(*_: Any, **__: Any) -> Watch:
+                raise RuntimeError
+
+            monkeypatch.setattr(operator, "watch", fail)
             operator.kopf.install(registry)
             start, end = registry._activities._handlers
             with contextlib.suppress(ExceptionGroup):

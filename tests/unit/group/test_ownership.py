@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from registry_controller.api import meta
+from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import GVK, ClusterUID, Target
 from registry_controller.group.objects import LocalOrigin, Object
 from registry_controller.group.ownership import Owner, OwnerMark, encode_mark, make_owner, read_mark
@@ -88,6 +91,24 @@ def test_a_mark_without_the_name_of_its_object_is_bound_still() -> None:
     content = json.loads(encode_mark(MARK, of=OF, cluster=HERE))
     content["dependent"] = {**content["dependent"], "name": "copy"}
     assert read_mark(annotated(json.dumps(content)), of=OF._replace(name="copy"), cluster=HERE) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"propagation": "foreground"}, "propagation: must be Background, Foreground or Orphan, and is 'foreground'"),
+        ({"propagation": True}, "propagation: must be Background, Foreground or Orphan, and is a bool"),
+        ({"propagation": ["Orphan"]}, "propagation: .*is a list"),
+        ({"owner": "x"}, "owner: must be an Owner"),
+        ({"owner": OWNER._replace(name="x" * 5000)}, r"owner\.name: must be a text of at most 4096"),
+        ({"owner": OWNER._replace(namespace=None)}, r"owner\.namespace: must be a text"),
+        ({"owner": OWNER._replace(uid="")}, r"owner\.uid: must not be empty"),
+        ({"operator": None}, "operator: must be a text"),
+    ],
+)
+def test_a_mark_that_could_not_be_read_is_not_made(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidObject, match=words):
+        replace(MARK, **changes)
 
 
 def test_a_member_whose_id_is_not_known_owns_nothing() -> None:
