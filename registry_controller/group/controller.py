@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from datetime import timedelta
 from typing import Any, NoReturn, Protocol, Self
 
-from registry_controller.api.errors import InvalidOption, RegistryError
+from registry_controller.api.errors import InvalidObject, InvalidOption, RegistryError
 from registry_controller.api.selection import Selection
+from registry_controller.group.arguments import read_delay
 from registry_controller.group.collector import Collector
 from registry_controller.group.objects import Event, Key
 from registry_controller.group.streams import StreamRequest
@@ -24,6 +26,12 @@ log = get_logger(__name__)
 
 KeysOf = Callable[[Event], Iterable[Key]]
 """The keys that an event concerns."""
+
+Delay = float | timedelta
+"""Seconds, or a timedelta; 0 or more."""
+
+Call = Callable[[Key], Awaitable[Delay | None]]
+"""A function of the user. It returns the delay after which its key comes again, or None."""
 
 
 class Watched(Protocol):
@@ -45,24 +53,20 @@ def key_of_object(event: Event) -> Iterable[Key]:
 
 
 class Controller:
-    """Calls `reconcile` with keys. It returns None, or the seconds after which the key comes again; an error is logged,
-    and the key comes again later each time (50 ms to 60 s).
+    """Calls `reconcile` with keys. It returns None, or the delay after which the key comes again; after an error, or
+    another value, the log has the reason, and the key comes again later each time (50 ms to 60 s).
     """
 
     def __init__(
-        self,
-        group: Watched,
-        reconcile: Callable[[Key], Awaitable[float | None]],
-        *,
-        workers: int,
-        follow: Callable[[StreamRequest], Watch],
+        self, group: Watched, reconcile: Call, *, workers: int, follow: Callable[[StreamRequest], Watch]
     ) -> None:
         self._group = group
         self._follow = follow
         self._reconcile = reconcile
-        self._queue = WorkQueue[Key](at_once=max(1, workers))
+        self._queue = WorkQueue[Key](at_once=workers)
         self._sources: list[tuple[Watch, KeysOf]] = []
         self._requests: list[StreamRequest] = []
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._has_run = False
 
     def watches(
@@ -75,7 +79,11 @@ class Controller:
         metadata_only: bool = False,
         keys: KeysOf = key_of_object,
     ) -> Self:
-        """Add a kind whose events give keys; returns the controller. The arguments are as for `Group.watch`."""
+        """Add a kind whose events give keys; returns the controller. The arguments are as for `Group.watch`.
+
+        InvalidOption once the controller runs.
+        """
+        self._refuse_once_run(f"watches({resource!r})")
         request = StreamRequest(resource, Selection(namespace, label_selector, field_selector), metadata_only)
         self._sources.append((self._follow(request), keys))
         self._requests.append(request)
@@ -85,8 +93,9 @@ class Controller:
         """Add a kind of local objects that `group.local.apply` gives to owners which this controller watches.
 
         A change of such an object gives the key of its owner. Objects whose owners are gone are deleted: see
-        `Collector`. InvalidOption before `watches`, and for a group without an operator.
+        `Collector`. InvalidOption before `watches`, once the controller runs, and for a group without an operator.
         """
+        self._refuse_once_run(f"owns({resource!r})")
         if not self._requests:
             raise InvalidOption(f"owns({resource!r}): call watches first, for the kind of the owners")
         collector = self._group.collector
@@ -94,12 +103,30 @@ class Controller:
         collector.on_owned(self.add)
         return self
 
-    def add(self, key: Key, *, after_s: float = 0.0) -> None:
-        """Add a key, now or later."""
-        if after_s > 0:
-            self._queue.add_after(key, after_s, key.member)
-        else:
+    def add(self, key: Key, *, after_s: Delay = 0.0) -> None:
+        """Add a key, now or later. InvalidObject for another key or delay.
+
+        Neither an event of the key nor a reconciliation puts a later time off. Of several times the earliest counts.
+        """
+        if not isinstance(key, Key):
+            raise InvalidObject("key", "must be a Key, with a member, a namespace and a name")
+        delay_s = read_delay(after_s, path="after_s")
+        if delay_s == 0:
             self._queue.add(key, key.member)
+            return
+        loop, timer = asyncio.get_running_loop(), self._timers.get(key)
+        if timer is None or loop.time() + delay_s < timer.when():
+            if timer is not None:
+                timer.cancel()
+            self._timers[key] = loop.call_later(delay_s, self._add_due, key)
+
+    def _add_due(self, key: Key) -> None:
+        del self._timers[key]
+        self._queue.add(key, key.member)
+
+    def _refuse_once_run(self, call: str) -> None:
+        if self._has_run:
+            raise InvalidOption(f"{call}: the controller runs already: call it before run, or make another controller")
 
     async def run(self) -> None:
         """Reconcile until cancelled; the first keys once each member was read, or is known to be silent.
@@ -149,29 +176,29 @@ def _read_keys(keys: KeysOf, event: Event) -> Iterable[Key]:
     return listed
 
 
-async def call_with_keys(
-    queue: WorkQueue[Key], function: Callable[[Key], Awaitable[float | None]], *, name: str
-) -> NoReturn:
+async def call_with_keys(queue: WorkQueue[Key], function: Call, *, name: str) -> NoReturn:
     """Call a function of the user with each key of a queue, forever; after an error its key comes back.
 
     The log has the traceback of an error, unless it is one of this library, which names the cure. The queue limits how
     many keys of one member run at once, so that no member takes the turns of another one.
     """
+    caller = asyncio.current_task()
+    assert caller is not None
     async with asyncio.TaskGroup() as scope:
         while True:
             key, _ = await queue.get()
-            scope.create_task(_call_with_key(queue, function, key, name=name), name=f"{name} {key}")
+            scope.create_task(_call_with_key(queue, function, key, name=name, caller=caller), name=f"{name} {key}")
 
 
 async def _call_with_key(
-    queue: WorkQueue[Key], function: Callable[[Key], Awaitable[float | None]], key: Key, *, name: str
+    queue: WorkQueue[Key], function: Call, key: Key, *, name: str, caller: asyncio.Task[object]
 ) -> None:
     try:
-        after_s = await function(key)
+        asked = await function(key)
+        after_s = None if asked is None else read_delay(asked, path=f"the value that {name} returned")
     except (Exception, asyncio.CancelledError) as error:  # the other keys go on
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise
+        if isinstance(error, asyncio.CancelledError) and caller.cancelling():
+            raise  # the calls end; a function that cancels its own task does not end them
         retry_s = round(queue.retry(key), 3)
         if isinstance(error, RegistryError):
             log.warning(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -22,13 +22,12 @@ from registry_controller.group.arguments import (
     check_workers,
 )
 from registry_controller.group.collector import Collector
-from registry_controller.group.controller import Controller
+from registry_controller.group.controller import Call, Controller
 from registry_controller.group.dialers import ConnectContext, Context, connect_context
 from registry_controller.group.engagements import Engagements
 from registry_controller.group.local import LocalObjects
 from registry_controller.group.local_access import LocalAccess
 from registry_controller.group.members import Member, MemberConnection
-from registry_controller.group.objects import Key
 from registry_controller.group.sources import (
     SECRET_LABEL,
     ClusterSource,
@@ -267,7 +266,7 @@ class Group(Mapping[str, Member]):
             engagement.connection.attach(watch, request)
         return watch
 
-    def controller(self, reconcile: Callable[[Key], Awaitable[float | None]], *, workers: int = 4) -> Controller:
+    def controller(self, reconcile: Call, *, workers: int = 4) -> Controller:
         """Return a controller, which calls `reconcile` with each key that its watches name; see `Controller`.
 
         `workers` is the number of keys of one member that run at once. InvalidObject for a wrong argument.

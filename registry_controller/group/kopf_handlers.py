@@ -27,7 +27,7 @@ import kopf
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.selection import Selection
 from registry_controller.group.arguments import check_resource, check_selection
-from registry_controller.group.controller import Watched, call_with_keys, key_of_object, name_function
+from registry_controller.group.controller import Delay, Watched, call_with_keys, key_of_object, name_function
 from registry_controller.group.objects import Event, EventType, Key, Object
 from registry_controller.group.watching import Watch
 from registry_controller.report.lines import describe
@@ -246,7 +246,7 @@ class _Service:
             await self._ending.wait()
 
 
-async def _handle(one: _Registered, key: Key) -> float | None:
+async def _handle(one: _Registered, key: Key) -> Delay | None:
     """Call a handler with the latest event of an object; forget an object whose deletion it has seen."""
     latest = one.latest.get(key)
     if latest is None:

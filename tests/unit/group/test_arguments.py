@@ -49,6 +49,8 @@ def make(**options: Any) -> Group:
         (lambda: make().controller(cast(Any, None)), "reconcile: must be an async function"),
         (lambda: make().controller(reconcile, workers=0), "workers: must be a whole number"),
         (lambda: make().controller(reconcile, workers=cast(Any, "4")), "workers: must be a whole number"),
+        (lambda: make().controller(reconcile).add(cast(Any, ("b", "", "x"))), "key: must be a Key"),
+        (lambda: make().controller(reconcile).add(Key("b", "", "x"), after_s=-1), "after_s: must be seconds"),
         (lambda: make(operator_namespace="No/Such"), "operator_namespace: must be the name of one namespace"),
         (lambda: Group.from_secrets(namespace=""), "namespace: must be the name of one namespace"),
         (lambda: Group.from_secrets(namespace="x", label_selector="a in ("), "label_selector: "),
