@@ -14,7 +14,7 @@ from registry_controller.api.meta import ClusterUID
 from registry_controller.api.selection import Selection
 from registry_controller.group.arguments import check_resource, check_selection
 from registry_controller.group.collection_limits import CollectionHalt
-from registry_controller.group.collector_run import AnotherCluster, CollectedGroup, CollectorRun, OwnedKind
+from registry_controller.group.collector_run import AnotherCluster, CollectedGroup, CollectorRun, Listener, OwnedKind
 from registry_controller.group.engagements import Engagements
 from registry_controller.group.local_access import LocalAccess
 from registry_controller.group.objects import Key
@@ -34,7 +34,7 @@ class Collector:
         self._access = access
         self._owners: dict[StreamRequest, None] = {}
         self._kinds: dict[OwnedKind, None] = {}
-        self._listeners: list[Callable[[Key], None]] = []
+        self._listeners: list[Listener] = []
         self._run: CollectorRun | None = None
 
     @property
@@ -74,25 +74,24 @@ class Collector:
             if self._run is not None:
                 self._run.follow_owned(kind)
 
-    def on_owned(self, listener: Callable[[Key], None]) -> None:
-        """Call a function with the key of the owner of each owned object that changes."""
-        self._listeners.append(listener)
+    def on_owned(self, call: Callable[[Key], None], *, resource: str, owners: Iterable[StreamRequest]) -> None:
+        """Call a function with the key of the owner of each owned object of a kind that changes.
+
+        `owners` are watches that show the owners: the function gets no key of another kind, or of a namespace that
+        none of them has.
+        """
+        self._listeners.append(Listener(call, resource, tuple(owners)))
 
     async def run(self) -> None:
         """Collect until cancelled; from the beginning where the local cluster is another one."""
         while True:
             cluster = await until_answered(self._access.cluster_id, what="the ID of the local cluster")
             run = self._run = CollectorRun(
-                self._group, self._members, self._access, cluster=cluster, changed=self._on_owner
+                self._group, self._members, self._access, cluster=cluster, listeners=self._listeners
             )
             try:
                 await run.run(owners=self._owners, kinds=self._kinds)
             except* AnotherCluster:
                 log.warning("local cluster is another one", before=cluster)
                 self._run = None
-                for key in run.owners:  # their objects here are gone
-                    self._on_owner(key)
-
-    def _on_owner(self, key: Key) -> None:
-        for listener in self._listeners:
-            listener(key)
+                run.report_all()  # the objects here are gone

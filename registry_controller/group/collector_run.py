@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from registry_controller.api.errors import Forbidden, NotServed, RegistryError
@@ -20,6 +20,7 @@ from registry_controller.group.engagements import Engagements
 from registry_controller.group.local_access import LocalAccess
 from registry_controller.group.objects import Event, EventType, Key
 from registry_controller.group.owned_objects import OwnedChange, OwnedHandler, OwnedObjects
+from registry_controller.group.owner_proof import streams_of
 from registry_controller.group.ownership import Owner
 from registry_controller.group.streams import StreamRequest
 from registry_controller.group.watching import Watch
@@ -44,6 +45,14 @@ class OwnedKind(NamedTuple):
     selection: Selection
 
 
+class Listener(NamedTuple):
+    """A function that is called with the keys of the owners that watches show, for their objects of a kind."""
+
+    call: Callable[[Key], None]
+    resource: str
+    owners: Sequence[StreamRequest]
+
+
 class CollectedGroup(Protocol):
     """The part of a group that the collector needs."""
 
@@ -54,9 +63,7 @@ class CollectedGroup(Protocol):
 
 
 class CollectorRun:
-    """The collector of one local cluster. `changed` is called with the key of the owner of each owned object that
-    changes.
-    """
+    """The collector of one local cluster. `listeners` get the keys of the owners of the owned objects that change."""
 
     def __init__(
         self,
@@ -65,7 +72,7 @@ class CollectorRun:
         access: LocalAccess,
         *,
         cluster: ClusterUID,
-        changed: Callable[[Key], None],
+        listeners: Sequence[Listener],
     ) -> None:
         self.problems: dict[str, str] = {}
         self._group = group
@@ -73,7 +80,8 @@ class CollectorRun:
         self._access = access
         self._cluster = cluster
         self._scope = asyncio.TaskGroup()
-        self._changed = changed
+        self._listeners = listeners
+        self._found: dict[str, OwnedHandler] = {}
         self._owned = OwnedObjects(operator=access.operator, cluster=cluster, changed=self._on_owned)
         self._limits = CollectionLimits(access, self._owned)
         self._answered: dict[OwnedKind, asyncio.Event] = {}
@@ -89,11 +97,6 @@ class CollectorRun:
                 self.follow_owners(request)
             for kind in kinds:
                 self.follow_owned(kind)
-
-    @property
-    def owners(self) -> Iterable[Key]:
-        """Return the keys of the owners of all objects."""
-        return self._keys_of(self._owned.owners)
 
     @property
     def halts(self) -> Mapping[ClusterUID, CollectionHalt]:
@@ -182,6 +185,7 @@ class CollectorRun:
             reset=self._is_doubted.set,
             report=functools.partial(self._report_kind, kind),
         )
+        self._found[kind.resource] = handler
         find = functools.partial(_find_version, handler, kind.selection) if found.group else None
         scope = WatchScope(found, kind.selection)
         await Reflector(reader=reader, discovery=discovery, scope=scope, handler=handler, find=find).run()
@@ -213,13 +217,26 @@ class CollectorRun:
             if before is None and now.is_deleting:
                 collection.note_going(target)
             collection.ask_soon((target,))
-        for key in self._keys_of({found.mark.owner for found in (before, now) if found is not None}):
-            self._changed(key)
+        for owner in {found.mark.owner for found in (before, now) if found is not None}:
+            self._report_owner(owner, target)
 
-    def _keys_of(self, owners: Iterable[Owner]) -> Iterable[Key]:
-        """Return the keys of owners whose cluster is a member."""
-        named = ((self._members.find_name(owner.cluster), owner) for owner in owners)
-        return [Key(name, owner.namespace, owner.name) for name, owner in named if name]
+    def report_all(self) -> None:
+        """Call the listeners with the keys of the owners of all objects."""
+        for owner, target in self._owned.owners:
+            self._report_owner(owner, target)
+
+    def _report_owner(self, owner: Owner, target: Target) -> None:
+        """Call the listeners for both kinds with the key of the owner of an object, where its cluster is a member.
+
+        A member that has not resolved the word of the owners gives no key: its first list brings their keys.
+        """
+        for connection in self._members.find(owner.cluster)[:1]:
+            words = {stream.request.resource for stream in streams_of(connection, owner)}
+            for listener in self._listeners:
+                found = self._found.get(listener.resource)
+                is_owned = found is not None and (found.kind.group, found.kind.kind) == (target.group, target.kind)
+                if is_owned and any(_may_show(request, owner, words) for request in listener.owners):
+                    listener.call(Key(connection.name, owner.namespace, owner.name))
 
     def _of(self, cluster: ClusterUID) -> Collection:
         if cluster not in self._collections:
@@ -239,6 +256,12 @@ class CollectorRun:
         await self._is_loaded.wait()
         for is_answered in list(self._answered.values()):
             await is_answered.wait()
+
+
+def _may_show(request: StreamRequest, owner: Owner, words: Container[str]) -> bool:
+    """Return whether a watch is of the kind and namespace of an owner; `words` name its kind."""
+    asked = request.selection.namespace
+    return request.resource in words and (not asked or owner.namespace in ("", asked))
 
 
 async def _find_version(handler: OwnedHandler, selection: Selection, discovery: Discovery) -> WatchScope:

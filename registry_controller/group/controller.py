@@ -100,7 +100,7 @@ class Controller:
             raise InvalidOption(f"owns({resource!r}): call watches first, for the kind of the owners")
         collector = self._group.collector
         collector.owns(resource, owners=self._requests, namespace=namespace, label_selector=label_selector)
-        collector.on_owned(self.add)
+        collector.on_owned(self.add, resource=resource, owners=self._requests)
         return self
 
     def add(self, key: Key, *, after_s: Delay = 0.0) -> None:

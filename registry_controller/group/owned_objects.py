@@ -60,9 +60,9 @@ class OwnedObjects:
         return self._by_target.get(target)
 
     @property
-    def owners(self) -> Collection[Owner]:
-        """Return the owners."""
-        return {found.mark.owner for found in self._by_target.values()}
+    def owners(self) -> Collection[tuple[Owner, Target]]:
+        """Return the owners, each with one of its objects."""
+        return [(found.mark.owner, target) for target, found in self._by_target.items()]
 
     @property
     def clusters(self) -> Collection[ClusterUID]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -140,5 +141,45 @@ def test_a_controller_that_runs_takes_no_further_kinds() -> None:
                     controller.watches("widgets")
                 with pytest.raises(InvalidOption, match=r"owns\('jobs.batch'\): the controller runs already"):
                     controller.owns("jobs.batch")
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("owned", ["configmaps", "jobs.batch"])
+def test_a_controller_gets_the_keys_of_the_owners_that_it_watches(owned: str) -> None:
+    """Two controllers own objects, of one kind or of two, and neither gets an owner of the other one."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        group["b"].create({"kind": "Namespace", "metadata": {"name": "other"}})
+        for kind, name, namespace in (("Gadget", "g", "default"), ("Widget", "w", "default"), ("Widget", "v", "other")):
+            group["b"].create({"kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": {}})
+        async with operator_at(group, "a") as operator, contextlib.AsyncExitStack() as stack:
+            keys: dict[str, list[str]] = collections.defaultdict(list)
+
+            def start(word: str, owned: str, namespace: str) -> None:
+                async def reconcile(key: Key) -> None:
+                    keys[f"{word} {namespace}"].append(key.name)
+                    found = operator[key.member].get(word, key.name, namespace=key.namespace)
+                    if found is not None:
+                        info = {"name": key.name, "namespace": "default"}
+                        head = {"apiVersion": "batch/v1", "kind": "Job"} if "." in owned else {"apiVersion": "v1"}
+                        manifest = {"kind": "ConfigMap", **head, "metadata": info}
+                        await operator.local.apply(manifest, owner=operator[key.member].as_owner(found))
+
+                controller = operator.controller(reconcile).watches(word, namespace=namespace).owns(owned)
+                stack.callback(asyncio.get_running_loop().create_task(controller.run()).cancel)
+
+            start("gadgets", "configmaps", "default")
+            start("widgets", owned, "default")
+            start("widgets", owned, "other")
+            await asyncio.sleep(30.0)
+            assert {word: set(found) for word, found in keys.items()} == {
+                "gadgets default": {"g"}, "widgets default": {"w"}, "widgets other": {"v"},
+            }  # fmt: skip
+            before = len(keys["widgets default"])
+            group["a"].delete("Job" if "." in owned else "ConfigMap", "w", namespace="default")
+            await asyncio.sleep(30.0)
+            assert len(keys["widgets default"]) > before
 
     simulate(scenario, n=2)
