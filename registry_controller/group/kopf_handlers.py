@@ -4,8 +4,9 @@ kopf connects to one cluster, and its public API takes no events from elsewhere.
 kopf's keyword arguments; `patch` is missing, because nothing is written to members.
 
 Laws: the events of one object never run twice at once · after an error of a handler its latest event comes again, later
-each time · a handler gets the latest event of an object, not each one · the group ends before kopf, which waits at its
-end for all tasks that were started while it ran.
+each time · a handler gets the latest state of an object, not each one, and its type is from the handler's own calls:
+the first is ADDED, until one has ended without an error · the group ends before kopf, which waits at its end for all
+tasks that were started while it ran.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from registry_controller.api.errors import InvalidObject
 from registry_controller.api.selection import Selection
 from registry_controller.group.arguments import check_resource, check_selection
 from registry_controller.group.controller import Delay, Watched, call_with_keys, key_of_object, name_function
-from registry_controller.group.objects import Event, EventType, Key, Object
+from registry_controller.group.objects import Event, EventType, Key, Object, type_of_change
 from registry_controller.group.watching import Watch
 from registry_controller.report.lines import describe
 from registry_controller.report.logs import get_logger
@@ -83,12 +84,27 @@ class _Registered:
     is_of_state: bool = False
     queue: WorkQueue[Key] = field(default_factory=lambda: WorkQueue[Key](at_once=_WORKERS))
     latest: dict[Key, _Latest] = field(default_factory=dict)
+    calls: dict[Key, bool] = field(default_factory=dict)
+    """The objects that it was called with, and whether a call has ended without an error."""
 
     def keys_of(self, event: Event) -> Iterable[Key]:
         """Return the key of an event that is for this handler."""
         if self.is_of_state:
             return (Key(event.member, "", ""),) if event.object is None else ()
         return key_of_object(event)
+
+    def type_of(self, key: Key, event: Event) -> EventType | None:
+        """Return the type of an event for this handler; None for an object that is gone and was in no call."""
+        if event.object is None:
+            return event.type
+        if event.type is EventType.DELETED:  # a call that failed may have done a part of its work
+            return type_of_change(was_known=key in self.calls, exists=False)
+        return type_of_change(was_known=self.calls.get(key, False), exists=True)
+
+    def forget(self, key: Key) -> None:
+        """Forget an object that is gone."""
+        self.latest.pop(key, None)
+        self.calls.pop(key, None)
 
     def selects(self, obj: Object | None, given: Mapping[str, Any] | None = None) -> bool:
         """Return whether an object passes the filters of labels and annotations; without `given`, no function is asked.
@@ -99,6 +115,10 @@ class _Registered:
             all(_passes(value, obj.labels.get(name), given) for name, value in self.labels.items())
             and all(_passes(value, obj.annotations.get(name), given) for name, value in self.annotations.items())
         )
+
+    def wants(self, obj: Object | None, given: Mapping[str, Any]) -> bool:
+        """Return whether an object passes all filters; `given` are the keyword arguments of the handler."""
+        return self.selects(obj, given) and (self.when is None or bool(self.when(**given)))
 
 
 class KopfHandlers:
@@ -125,8 +145,12 @@ class KopfHandlers:
         """Call a function with the events of a kind in all members, as `kopf.on.event` does in one cluster.
 
         The keyword arguments are kopf's (`type`, `event`, `body`, `meta`, `spec`, `status`, `labels`, `annotations`,
-        `name`, `namespace`, `uid`, `logger`, `memo`), and `cluster`, the name of the member. InvalidObject for a value
-        of a filter that is no text, `kopf.PRESENT`, `kopf.ABSENT` or function.
+        `name`, `namespace`, `uid`, `logger`, `memo`), and `cluster`, the name of the member. InvalidObject for a wrong
+        argument: a value of a filter is a text, `kopf.PRESENT`, `kopf.ABSENT` or a function.
+
+        The first `type` of an object is ADDED, until a call has ended without an error. Then it is MODIFIED, also for
+        an object that was made again before a call for DELETED has ended so. An object that is gone before the first
+        call gives none.
         """
         _check_kind(resource, namespace)
         filters = labels or {}, annotations or {}
@@ -201,6 +225,8 @@ class KopfHandlers:
                     if one.selects(event.object):
                         one.latest[key] = _Latest(event, self._memo_of(event))
                         one.queue.add(key, key.member)
+                    elif event.type is EventType.DELETED:
+                        one.forget(key)
                     else:
                         one.latest.pop(key, None)
 
@@ -251,8 +277,17 @@ async def _handle(one: _Registered, key: Key) -> Delay | None:
     latest = one.latest.get(key)
     if latest is None:
         return None
+    kind = one.type_of(key, latest.event)
+    if kind is None:
+        one.forget(key)
+        return None
+    given = _describe(one, key, latest.event._replace(type=kind), latest.memo)
+    was_called = False
     try:
-        await _call(one, key, latest)
+        if one.wants(latest.event.object, given):
+            was_called = True
+            one.calls.setdefault(key, False)
+            await _call(one.call, given)
     except kopf.TemporaryError as error:
         if error.delay is None:
             raise
@@ -266,26 +301,20 @@ async def _handle(one: _Registered, key: Key) -> Delay | None:
             "handler has failed for good", handler=name_function(one.call), member=key.member,
             namespace=key.namespace, name=key.name, reason=str(error),
         )  # fmt: skip
-    if latest.event.type in (EventType.DELETED, EventType.LEFT) and one.latest.get(key) is latest:
-        del one.latest[key]
+    if kind in (EventType.DELETED, EventType.LEFT):
+        one.calls.pop(key, None)
+        if one.latest.get(key) is latest:
+            del one.latest[key]
+    elif was_called and key in one.calls:
+        one.calls[key] = True
     return None
 
 
-async def _call(one: _Registered, key: Key, latest: _Latest) -> None:
-    event, obj = latest.event, latest.event.object
-    given: dict[str, Any] = {
-        "type": event.type.value,
-        "cluster": key.member,
-        "logger": logging.getLogger(one.call.__module__),
-        "memo": latest.memo,
-        **({"reason": event.reason} if obj is None else _describe_object(event, obj)),
-    }
-    if not one.selects(obj, given) or (one.when is not None and not one.when(**given)):
-        return
-    if inspect.iscoroutinefunction(inspect.unwrap(one.call)):
-        await one.call(**given)
+async def _call(call: Handler, given: Mapping[str, Any]) -> None:
+    if inspect.iscoroutinefunction(inspect.unwrap(call)):
+        await call(**given)
     else:
-        result = await asyncio.to_thread(_call_in_thread, one.call, given)
+        result = await asyncio.to_thread(_call_in_thread, call, given)
         if inspect.isawaitable(result):
             await result
 
@@ -296,6 +325,17 @@ def _call_in_thread(call: Handler, given: Mapping[str, Any]) -> Any:
         return call(**given)
     except StopIteration as error:
         raise RuntimeError("the handler raised StopIteration") from error
+
+
+def _describe(one: _Registered, key: Key, event: Event, memo: kopf.Memo) -> Mapping[str, Any]:
+    """Return the keyword arguments of a handler."""
+    return {
+        "type": event.type.value,
+        "cluster": key.member,
+        "logger": logging.getLogger(one.call.__module__),
+        "memo": memo,
+        **({"reason": event.reason} if event.object is None else _describe_object(event, event.object)),
+    }
 
 
 def _describe_object(event: Event, obj: Object) -> dict[str, Any]:

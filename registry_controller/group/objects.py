@@ -125,6 +125,17 @@ class EventType(enum.StrEnum):
     """The member is not in the group any more; each of its objects was delivered as DELETED before."""
 
 
+def type_of_change(*, was_known: bool, exists: bool) -> EventType | None:
+    """Return the type of the one event for all changes of an object that a consumer has not taken.
+
+    `was_known` is whether it has known the object before, and `exists` whether the object is there now. None for an
+    object that is gone and was never known.
+    """
+    if exists:
+        return EventType.MODIFIED if was_known else EventType.ADDED
+    return EventType.DELETED if was_known else None
+
+
 class Event(NamedTuple):
     """An event of a watch. `object` is None for SYNCED, STALE and LEFT.
 

@@ -17,7 +17,7 @@ from typing import Final, Self
 from registry_controller.api.errors import InvalidOption
 from registry_controller.api.meta import ObjectKey
 from registry_controller.api.selectors import Selector
-from registry_controller.group.objects import Event, EventType, Object
+from registry_controller.group.objects import Event, EventType, Object, type_of_change
 
 NOT_ENGAGED: Final = "the members of the group are not engaged: do this inside of `async with group`"
 
@@ -95,15 +95,12 @@ class Watch(AsyncIterator[Event]):
             return
         place = (member, self._departures[member], last.key)
         waiting = self._events.get(place)
-        if waiting is None:
-            kind = EventType.DELETED if new is None else EventType.ADDED if old is None else EventType.MODIFIED
-            self._put(place, Event(member, kind, last, is_relisted=is_relisted))
-        elif new is None and waiting.type is EventType.ADDED:
-            del self._events[place]  # the consumer has never known it
+        was_known = old is not None if waiting is None else waiting.type is not EventType.ADDED
+        kind = type_of_change(was_known=was_known, exists=new is not None)
+        if kind is None:
+            self._events.pop(place, None)
         else:
-            was_known = waiting.type is not EventType.ADDED
-            kind = EventType.DELETED if new is None else EventType.MODIFIED if was_known else EventType.ADDED
-            skipped = waiting.skipped + 1
+            skipped = waiting.skipped + 1 if waiting is not None else 0
             self._put(place, Event(member, kind, last, is_relisted=is_relisted, skipped=skipped))
 
     def on_state(self, member: str, state: EventType, *, reason: str = "", is_relisted: bool = False) -> None:

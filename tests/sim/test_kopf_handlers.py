@@ -174,6 +174,106 @@ def test_a_handler_is_called_as_kopf_calls_it() -> None:
     simulate(scenario, n=2)
 
 
+def test_the_first_type_of_an_object_is_added_and_one_that_no_call_had_is_not_deleted() -> None:
+    """The handler is slow, so most objects change while they wait for it."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        async with operator_at(group, "a") as operator:
+            calls: dict[str, list[str]] = collections.defaultdict(list)
+
+            @operator.kopf.on_event("configmaps", namespace="default")
+            async def on_map(type: str, name: str, event: Any, body: kopf.Body, **_: Any) -> None:  # noqa: A002
+                assert event["type"] == type
+                calls[name].append(f"{type} {body['data']['n']}")
+                await asyncio.sleep(5.0)
+
+            async with operator.kopf._serving():
+                names = [f"m{number:02}" for number in range(8)]
+                for name in names:
+                    group["b"].create(config_map(name, {"n": "1"}))
+                await asyncio.sleep(1.0)
+                for name in names:
+                    group["b"].apply(config_map(name, {"n": "2"}))
+                await asyncio.sleep(1.0)
+                group["b"].delete("ConfigMap", "m07", namespace="default")
+                await asyncio.sleep(60.0)
+            assert calls == {name: ["ADDED 1", "MODIFIED 2"] if name < "m04" else ["ADDED 2"] for name in names[:7]}
+
+    simulate(scenario, n=2)
+
+
+def test_the_type_after_a_call_that_failed_is_from_what_the_handler_had() -> None:
+    """ADDED comes again as ADDED, an object that a call has had is DELETED, and one that was made again MODIFIED."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        async with operator_at(group, "a") as operator:
+            calls: list[str] = []
+            failing = {"ADDED"}
+
+            @operator.kopf.on_event("configmaps", namespace="default")
+            async def on_map(type: str, body: kopf.Body, **_: Any) -> None:  # noqa: A002
+                call = f"{type} {body['data']['n']}"
+                if call not in calls:
+                    calls.append(call)
+                if type in failing:
+                    raise RuntimeError
+
+            async def take(*types: str) -> None:
+                """Let these types fail, and hold the change for some minutes."""
+                failing.clear()
+                failing.update(types)
+                await asyncio.sleep(200.0)
+
+            async with operator.kopf._serving():
+                group["b"].create(config_map("x", {"n": "1"}))
+                await take("ADDED")
+                group["b"].apply(config_map("x", {"n": "2"}))
+                await take("ADDED")
+                group["b"].delete("ConfigMap", "x", namespace="default")
+                await take()
+                assert calls == ["ADDED 1", "ADDED 2", "DELETED 2"]
+                group["b"].create(config_map("x", {"n": "3"}))
+                await take()
+                group["b"].delete("ConfigMap", "x", namespace="default")
+                await take("DELETED")
+                group["b"].create(config_map("x", {"n": "4"}))
+                await take()
+                assert calls[3:] == ["ADDED 3", "DELETED 3", "MODIFIED 4"]
+
+    simulate(scenario, n=2)
+
+
+def test_an_object_whose_first_event_a_handler_does_not_want_is_added_once_it_is_wanted() -> None:
+    """What became of it meanwhile is forgotten when it is gone."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        async with operator_at(group, "a") as operator:
+            calls: list[str] = []
+
+            @operator.kopf.on_event(
+                "configmaps",
+                namespace="default",
+                labels={"seen": "yes"},
+                when=lambda body, **_: body["data"]["n"] > "1",
+            )
+            async def on_map(type: str, body: kopf.Body, **_: Any) -> None:  # noqa: A002
+                calls.append(f"{type} {body['data']['n']}")
+
+            async with operator.kopf._serving():
+                for seen, number in (("yes", 1), ("no", 2), ("yes", 3), ("yes", 4), ("no", 5), ("", 0), ("yes", 6)):
+                    if seen:
+                        group["b"].apply(config_map("x", {"n": str(number)}, labels={"seen": seen}))
+                    else:
+                        group["b"].delete("ConfigMap", "x", namespace="default")
+                    await asyncio.sleep(10.0)
+            assert calls == ["ADDED 3", "MODIFIED 4", "ADDED 6"]
+
+    simulate(scenario, n=2)
+
+
 def test_an_object_that_passes_a_filter_no_more_is_not_deleted() -> None:
     async def scenario(group: SimGroup) -> None:
         await group.join()
