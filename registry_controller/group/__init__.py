@@ -16,6 +16,7 @@ streams      the objects of one kind and selection at one member
 watching     the events of one consumer
 controller   from events to reconciliations
 kopf_handlers  handlers in kopf's style
+kopf_calls   the calls of one of them
 objects      objects, events and keys
 arguments    checks the arguments of users
 local        reads and writes objects of the local cluster

@@ -4,9 +4,8 @@ kopf connects to one cluster, and its public API takes no events from elsewhere.
 kopf's keyword arguments; `patch` is missing, because nothing is written to members.
 
 Laws: the events of one object never run twice at once · after an error of a handler its latest event comes again, later
-each time · a handler gets the latest state of an object, not each one, and its type is from the handler's own calls:
-the first is ADDED, until one has ended without an error · the group ends before kopf, which waits at its end for all
-tasks that were started while it ran.
+each time · a handler gets the latest state of an object, not each one · the group ends before kopf, which waits at its
+end for all tasks that were started while it ran.
 """
 
 from __future__ import annotations
@@ -14,34 +13,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import inspect
-import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import kopf
 
-from registry_controller.api.errors import InvalidObject
 from registry_controller.api.selection import Selection
 from registry_controller.group.arguments import check_resource, check_selection
-from registry_controller.group.controller import Delay, Watched, call_with_keys, key_of_object, name_function
-from registry_controller.group.objects import Event, EventType, Key, Object, type_of_change
+from registry_controller.group.controller import Watched, call_with_keys, name_function
+from registry_controller.group.kopf_calls import Filter, Handler, Latest, RegisteredHandler, check_filter, handle
+from registry_controller.group.objects import Event, EventType
 from registry_controller.group.watching import Watch
 from registry_controller.report.lines import describe
 from registry_controller.report.logs import get_logger
-from registry_controller.sync.workqueue import WorkQueue
 
 log = get_logger(__name__)
 
-_WORKERS: Final = 4
-
-Handler = Callable[..., Any]
-Filter = Mapping[str, Any]
-"""Texts, functions, kopf.PRESENT or kopf.ABSENT, by the names of labels or annotations."""
 _H = TypeVar("_H", bound=Handler)
 
 
@@ -64,63 +54,6 @@ class RunnableGroup(Watched, Protocol):
     ) -> None: ...
 
 
-class _Latest(NamedTuple):
-    """The latest event of an object, or of the state of a member, and the memo of the object."""
-
-    event: Event
-    memo: kopf.Memo
-
-
-@dataclass(slots=True)
-class _Registered:
-    """A handler, and the state of its objects; with `is_of_state`, of the members that have them."""
-
-    resource: str
-    namespace: str
-    labels: Filter
-    annotations: Filter
-    when: Callable[..., bool] | None
-    call: Handler
-    is_of_state: bool = False
-    queue: WorkQueue[Key] = field(default_factory=lambda: WorkQueue[Key](at_once=_WORKERS))
-    latest: dict[Key, _Latest] = field(default_factory=dict)
-    calls: dict[Key, bool] = field(default_factory=dict)
-    """The objects that it was called with, and whether a call has ended without an error."""
-
-    def keys_of(self, event: Event) -> Iterable[Key]:
-        """Return the key of an event that is for this handler."""
-        if self.is_of_state:
-            return (Key(event.member, "", ""),) if event.object is None else ()
-        return key_of_object(event)
-
-    def type_of(self, key: Key, event: Event) -> EventType | None:
-        """Return the type of an event for this handler; None for an object that is gone and was in no call."""
-        if event.object is None:
-            return event.type
-        if event.type is EventType.DELETED:  # a call that failed may have done a part of its work
-            return type_of_change(was_known=key in self.calls, exists=False)
-        return type_of_change(was_known=self.calls.get(key, False), exists=True)
-
-    def forget(self, key: Key) -> None:
-        """Forget an object that is gone."""
-        self.latest.pop(key, None)
-        self.calls.pop(key, None)
-
-    def selects(self, obj: Object | None, given: Mapping[str, Any] | None = None) -> bool:
-        """Return whether an object passes the filters of labels and annotations; without `given`, no function is asked.
-
-        The state of a member has neither.
-        """
-        return obj is None or (
-            all(_passes(value, obj.labels.get(name), given) for name, value in self.labels.items())
-            and all(_passes(value, obj.annotations.get(name), given) for name, value in self.annotations.items())
-        )
-
-    def wants(self, obj: Object | None, given: Mapping[str, Any]) -> bool:
-        """Return whether an object passes all filters; `given` are the keyword arguments of the handler."""
-        return self.selects(obj, given) and (self.when is None or bool(self.when(**given)))
-
-
 class KopfHandlers:
     """The handlers of a group. They are called while `run`, or an operator with `install`, runs.
 
@@ -130,7 +63,7 @@ class KopfHandlers:
 
     def __init__(self, group: RunnableGroup) -> None:
         self._group = group
-        self._registered: list[_Registered] = []
+        self._registered: list[RegisteredHandler] = []
         self._memos = WeakValueDictionary[tuple[str, str], kopf.Memo]()
 
     def on_event(
@@ -155,10 +88,10 @@ class KopfHandlers:
         _check_kind(resource, namespace)
         filters = labels or {}, annotations or {}
         for path, wanted in zip(("labels", "annotations"), filters, strict=True):
-            _check_filter(path, wanted)
+            check_filter(path, wanted)
 
         def register(function: _H) -> _H:
-            self._registered.append(_Registered(resource, namespace, *filters, when, function))
+            self._registered.append(RegisteredHandler(resource, namespace, *filters, when, function))
             return function
 
         return register
@@ -172,7 +105,7 @@ class KopfHandlers:
         _check_kind(resource, namespace)
 
         def register(function: _H) -> _H:
-            self._registered.append(_Registered(resource, namespace, {}, {}, None, function, is_of_state=True))
+            self._registered.append(RegisteredHandler(resource, namespace, {}, {}, None, function, is_of_state=True))
             return function
 
         return register
@@ -208,14 +141,14 @@ class KopfHandlers:
                     for one in self._registered
                     for task in (
                         self._take(one),
-                        call_with_keys(one.queue, functools.partial(_handle, one), name=name_function(one.call)),
+                        call_with_keys(one.queue, functools.partial(handle, one), name=name_function(one.call)),
                     )
                 ]
                 yield
                 for task in tasks:
                     task.cancel()
 
-    async def _take(self, one: _Registered) -> None:
+    async def _take(self, one: RegisteredHandler) -> None:
         watch = self._group.watch(
             one.resource, namespace=one.namespace, label_selector="", field_selector="", metadata_only=one.is_of_state
         )
@@ -223,7 +156,7 @@ class KopfHandlers:
             async for event in watch:
                 for key in one.keys_of(event):
                     if one.selects(event.object):
-                        one.latest[key] = _Latest(event, self._memo_of(event))
+                        one.latest[key] = Latest(event, self._memo_of(event))
                         one.queue.add(key, key.member)
                     elif event.type is EventType.DELETED:
                         one.forget(key)
@@ -272,103 +205,6 @@ class _Service:
             await self._ending.wait()
 
 
-async def _handle(one: _Registered, key: Key) -> Delay | None:
-    """Call a handler with the latest event of an object; forget an object whose deletion it has seen."""
-    latest = one.latest.get(key)
-    if latest is None:
-        return None
-    kind = one.type_of(key, latest.event)
-    if kind is None:
-        one.forget(key)
-        return None
-    given = _describe(one, key, latest.event._replace(type=kind), latest.memo)
-    was_called = False
-    try:
-        if one.wants(latest.event.object, given):
-            was_called = True
-            one.calls.setdefault(key, False)
-            await _call(one.call, given)
-    except kopf.TemporaryError as error:
-        if error.delay is None:
-            raise
-        log.info(
-            "handler asks to be called later", handler=name_function(one.call), member=key.member,
-            namespace=key.namespace, name=key.name, reason=str(error), afterS=error.delay,
-        )  # fmt: skip
-        return error.delay
-    except kopf.PermanentError as error:
-        log.warning(
-            "handler has failed for good", handler=name_function(one.call), member=key.member,
-            namespace=key.namespace, name=key.name, reason=str(error),
-        )  # fmt: skip
-    if kind in (EventType.DELETED, EventType.LEFT):
-        one.calls.pop(key, None)
-        if one.latest.get(key) is latest:
-            del one.latest[key]
-    elif was_called and key in one.calls:
-        one.calls[key] = True
-    return None
-
-
-async def _call(call: Handler, given: Mapping[str, Any]) -> None:
-    if inspect.iscoroutinefunction(inspect.unwrap(call)):
-        await call(**given)
-    else:
-        result = await asyncio.to_thread(_call_in_thread, call, given)
-        if inspect.isawaitable(result):
-            await result
-
-
-def _call_in_thread(call: Handler, given: Mapping[str, Any]) -> Any:
-    """Call a function; RuntimeError for a StopIteration, which no future can carry."""
-    try:
-        return call(**given)
-    except StopIteration as error:
-        raise RuntimeError("the handler raised StopIteration") from error
-
-
-def _describe(one: _Registered, key: Key, event: Event, memo: kopf.Memo) -> Mapping[str, Any]:
-    """Return the keyword arguments of a handler."""
-    return {
-        "type": event.type.value,
-        "cluster": key.member,
-        "logger": logging.getLogger(one.call.__module__),
-        "memo": memo,
-        **({"reason": event.reason} if event.object is None else _describe_object(event, event.object)),
-    }
-
-
-def _describe_object(event: Event, obj: Object) -> dict[str, Any]:
-    body = kopf.Body(cast(kopf.RawBody, obj.manifest))
-    return {
-        "event": {"type": event.type.value, "object": dict(body)},
-        "body": body,
-        "meta": body.metadata,
-        "spec": body.spec,
-        "status": body.status,
-        "labels": body.metadata.labels,
-        "annotations": body.metadata.annotations,
-        "name": obj.name,
-        "namespace": obj.namespace or None,
-        "uid": obj.uid,
-    }
-
-
 def _check_kind(resource: str, namespace: str) -> None:
     check_resource(resource)
     check_selection(Selection(namespace))
-
-
-def _check_filter(path: str, wanted: Filter) -> None:
-    for name, value in wanted.items():
-        if not (isinstance(value, str) or value in (kopf.PRESENT, kopf.ABSENT) or callable(value)):
-            raise InvalidObject(f"{path}.{name}", "must be a text, kopf.PRESENT, kopf.ABSENT or a function")
-
-
-def _passes(wanted: Any, found: str | None, given: Mapping[str, Any] | None) -> bool:
-    """Return whether a label or annotation passes a filter, as in kopf; without `given`, a function is not asked."""
-    if wanted is kopf.PRESENT or wanted is kopf.ABSENT:
-        return (found is None) is (wanted is kopf.ABSENT)
-    if callable(wanted):
-        return given is None or bool(wanted(found, **given))
-    return bool(found == wanted)
