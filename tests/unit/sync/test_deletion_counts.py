@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from registry_controller.api.meta import ALLOW_DELETIONS, CLUSTER, GVK, Target
+from registry_controller.cache.stored_objects import StoredCluster
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Halt, NeedsProof, Reason
 from registry_controller.core.decision.deletion_limit import Charge, spell, stored_form
 from registry_controller.core.decision.state import Origin
@@ -92,7 +93,7 @@ def test_what_goes_again_and_again_is_halted() -> None:
         assert bench.limit(not_selected, 45) == [JUDGED] * 45
         await asyncio.sleep(0.1)
         assert count_halted(bench.limit(not_selected, 45)) == 45
-        bench.store()
+        bench.update_registry()
         bench.allow(bench.halted_at)
         await asyncio.sleep(0.5)
         assert len(await bench.drain()) == 45
@@ -261,9 +262,13 @@ class OwnerBench(Bench):
     def __init__(self, copies: int) -> None:
         super().__init__(copies)
         self.cluster: dict[str, Any] = {"metadata": {"name": "a"}}
-        stored = SimpleNamespace(cluster=SimpleNamespace(cluster_id=OWNER, name="a"), manifest=self.cluster)
-        self.registry.clusters = {"a": stored}
+        self.update_registry()
         self.registry.rules = {f"{number}": SimpleNamespace(manifest={"metadata": {}}) for number in range(4)}
+
+    def update_registry(self) -> None:
+        """Receive the owner's Cluster as it is stored now."""
+        cluster: Any = SimpleNamespace(cluster_id=OWNER, name="a")
+        self.registry.clusters = {"a": StoredCluster(cluster, "", {**self.cluster})}
 
     def limit_by(self, rule: int, count: int, *, begin: int) -> list[Decision]:
         made: list[NeedsProof] = [presumed(name(number)) for number in range(begin, begin + count)]
@@ -279,6 +284,7 @@ class OwnerBench(Bench):
         assert found is not None
         words = "; counts: " + " ".join(f"{key}={value}" for key, value in stored_form(found.window).items())
         self.cluster["status"] = {"conditions": [{"type": "DeletionHalted", "message": words}]}
+        self.update_registry()
 
 
 def test_the_sets_of_several_rules_are_one_set_for_their_owner() -> None:
@@ -300,6 +306,7 @@ def test_the_sets_of_several_rules_are_one_set_for_their_owner() -> None:
         assert bench.changes == changes  # S2
         bench.store_cluster()
         bench.cluster["metadata"]["annotations"] = {ALLOW_DELETIONS: bench.owner_halted_at}
+        bench.update_registry()
         bench.limiter.cluster_changed()
         await asyncio.sleep(0.1)
         bench.store_cluster()
