@@ -93,7 +93,7 @@ def test_what_goes_again_and_again_is_halted() -> None:
         assert bench.limit(not_selected, 45) == [JUDGED] * 45
         await asyncio.sleep(0.1)
         assert count_halted(bench.limit(not_selected, 45)) == 45
-        bench.update_registry()
+        bench.store()
         bench.allow(bench.halted_at)
         await asyncio.sleep(0.5)
         assert len(await bench.drain()) == 45
