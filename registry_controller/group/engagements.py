@@ -85,10 +85,6 @@ class Engagements:
         """Return the connections to the members that proved this ID last: several for a clone, or a second context."""
         return [found.connection for name, found in self.by_name.items() if cluster and self.find_id(name) == cluster]
 
-    def find_name(self, cluster: ClusterUID) -> str:
-        """Return the name of the first member with an ID; empty where there is no such member."""
-        return next((found.name for found in self.find(cluster)), "")
-
     def find_id(self, member: str) -> ClusterUID:
         """Return the ID that a member proved last, or else that its Cluster names; empty where it is not known."""
         found = self.by_name.get(member)
