@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -45,6 +46,13 @@ def check_namespace(namespace: object, *, path: str = "namespace") -> None:
     """Check the name of a namespace."""
     if not isinstance(namespace, str) or not validation.is_namespace(namespace):
         raise InvalidObject(path, "must be the name of one namespace: small letters, digits and -, up to 63 of them")
+
+
+def check_context_names(contexts: object) -> None:
+    """Check the names of contexts."""
+    is_list = isinstance(contexts, Sequence) and not isinstance(contexts, str)
+    if not is_list or not contexts or not all(isinstance(name, str) for name in contexts):
+        raise InvalidObject("contexts", "must be a list of one or more names")
 
 
 def check_operator(name: object) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 from registry_controller.api.errors import InvalidOption
 from registry_controller.api.selection import Selection
 from registry_controller.group.arguments import (
+    check_context_names,
     check_async,
     check_namespace,
     check_resource,
@@ -106,11 +107,12 @@ class Group(Mapping[str, Member]):
         """Return the clusters of contexts as a group, for people who have none yet.
 
         The empty context is the cluster of the Pod, or of the current context. InvalidOption for a context that the
-        kubeconfig does not have.
+        kubeconfig does not have, InvalidObject for what is no list of names.
 
         With `operator`, `group.local` writes to the cluster of `local_context`. InvalidOption for one without the
         other.
         """
+        check_context_names(contexts)
         local = _make_local(kubeconfig, local_context, operator=operator, namespace=operator_namespace)
         check_contexts(kubeconfig, [context for context in contexts if context])
         found = [_context(kubeconfig, context or None) for context in contexts]
