@@ -50,8 +50,8 @@ def check_namespace(namespace: object, *, path: str = "namespace") -> None:
 
 def check_context_names(contexts: object) -> None:
     """Check the names of contexts."""
-    is_list = isinstance(contexts, Sequence) and not isinstance(contexts, str)
-    if not is_list or not contexts or not all(isinstance(name, str) for name in contexts):
+    names = contexts if isinstance(contexts, Sequence) and not isinstance(contexts, str) else ()
+    if not names or not all(isinstance(name, str) for name in names):
         raise InvalidObject("contexts", "must be a list of one or more names")
 
 

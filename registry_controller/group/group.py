@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Self
 from registry_controller.api.errors import InvalidOption
 from registry_controller.api.selection import Selection
 from registry_controller.group.arguments import (
-    check_context_names,
     check_async,
+    check_context_names,
     check_namespace,
     check_resource,
     check_selection,
@@ -107,7 +107,7 @@ class Group(Mapping[str, Member]):
         """Return the clusters of contexts as a group, for people who have none yet.
 
         The empty context is the cluster of the Pod, or of the current context. InvalidOption for a context that the
-        kubeconfig does not have, InvalidObject for what is no list of names.
+        kubeconfig does not have, InvalidObject where `contexts` is not a list of names.
 
         With `operator`, `group.local` writes to the cluster of `local_context`. InvalidOption for one without the
         other.

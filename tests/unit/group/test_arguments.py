@@ -14,6 +14,7 @@ from registry_controller.api.errors import InvalidObject, InvalidOption
 from registry_controller.api.selection import Selection
 from registry_controller.group import Group, Key
 from registry_controller.group.arguments import check_async, check_selection, read_delay
+from registry_controller.group.sources import ContextSource
 
 
 async def reconcile(key: Key) -> None: ...
@@ -116,7 +117,7 @@ def test_a_member_that_is_none_is_named_with_what_to_do() -> None:
 
 
 async def test_a_group_is_entered_once() -> None:
-    group = Group.from_contexts([])
+    group = Group(ContextSource([], local=None))
     async with group:
         with pytest.raises(InvalidOption, match="entered once"):
             await group.__aenter__()
