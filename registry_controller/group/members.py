@@ -60,6 +60,8 @@ class MemberConnection(PeerConnection[Dialer | ContextDialer]):
 
     def _others_of(self, stream: MemberStream) -> Iterable[MemberStream]:
         """Return the other streams of a resource."""
+        if len(self.streams) == 1:
+            return ()
         return [
             one
             for request, one in self.streams.items()

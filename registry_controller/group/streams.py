@@ -241,8 +241,9 @@ class MemberStream(EventHandler):
             consumer.on_state(self._member, EventType.SYNCED, is_relisted=is_relisted)
 
     def _report(self, changes: Iterable[tuple[Object | None, Object | None]], *, is_relisted: bool) -> None:
-        readers = (one for other in self._others(self) for one in other.consumers if one.reads_caches)
-        consumers = list(dict.fromkeys((*self._consumers, *readers)))
+        consumers = list(self._consumers)
+        for other in self._others(self):
+            consumers += (one for one in other.consumers if one.reads_caches and one not in self._consumers)
         for old, new in changes:
             for consumer in consumers:
                 consumer.on_change(self._member, old, new, is_relisted=is_relisted)

@@ -44,6 +44,7 @@ class Watch(AsyncIterator[Event]):
         self.reads_caches = reads_caches
         self._namespace = namespace
         self._labels = labels
+        self._is_selective = bool(namespace or labels.requirements)
         self._is_engaged = is_engaged
         self._ended = ended
         self._events: OrderedDict[_Slot, Event] = OrderedDict()
@@ -89,7 +90,8 @@ class Watch(AsyncIterator[Event]):
 
     def on_change(self, member: str, old: Object | None, new: Object | None, *, is_relisted: bool) -> None:
         """Queue the change of an object that this watch selects, or selected before."""
-        old, new = self._select(old), self._select(new)
+        if self._is_selective:
+            old, new = self._select(old), self._select(new)
         last = new or old
         if last is None or self._is_closed:
             return
