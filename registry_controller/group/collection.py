@@ -163,8 +163,9 @@ class Collection:
 
     def _unseen(self, targets: Iterable[Target]) -> set[Target]:
         """Return the objects whose owners no watch shows."""
+        connections = self._connections()
         owned = ((target, self._owned.get(target)) for target in targets)
-        return {target for target, found in owned if found and not self._is_seen(target, found)}
+        return {target for target, found in owned if found and not self._is_seen(target, found, connections)}
 
     def _unseen_of_cluster(self) -> set[Target]:
         return self._unseen(self._owned.of_cluster(self._cluster))
@@ -173,7 +174,7 @@ class Collection:
         """Return whether the owner of an object is to be asked about now."""
         found, connections = self._owned.get(target), self._connections()
         is_here = found is not None and not found.is_deleting and found.mark.owner.cluster == self._cluster
-        if found is None or not is_here or self._is_seen(target, found):
+        if found is None or not is_here or self._is_seen(target, found, connections):
             self._settle(target)
             return False
         for connection in connections:
@@ -243,10 +244,11 @@ class Collection:
         self._settle(target, mark=proven.mark)
         return True
 
-    def _is_seen(self, target: Target, found: Owned) -> bool:
-        """Return whether a watch shows the owner of an object at each member with the ID of its cluster."""
-        shown = [_shows(connection, found.mark.owner) for connection in self._connections()]
-        return target not in self._shown_gone and bool(shown) and all(shown)
+    def _is_seen(self, target: Target, found: Owned, connections: Sequence[MemberConnection]) -> bool:
+        """Return whether a watch shows the owner of an object at each of these members."""
+        if target in self._shown_gone or not connections:
+            return False
+        return all(_shows(connection, found.mark.owner) for connection in connections)
 
     def _is_orphan(self, target: Target) -> bool:
         found = self._owned.get(target)
