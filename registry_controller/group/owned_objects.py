@@ -61,7 +61,7 @@ class OwnedObjects:
 
     @property
     def owners(self) -> Collection[tuple[Owner, Target]]:
-        """Return the owners, each with one of its objects."""
+        """Return the owner of each object, with the object."""
         return [(found.mark.owner, target) for target, found in self._by_target.items()]
 
     @property

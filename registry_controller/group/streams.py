@@ -40,13 +40,6 @@ class StreamRequest(NamedTuple):
         is_wider = not (mine.labels or mine.fields or theirs.fields) and mine.namespace in ("", theirs.namespace)
         return self.resource == other.resource and has_bodies and (mine == theirs or is_wider)
 
-    def selects(self, obj: Object) -> bool:
-        """Return whether an object of the kind is selected, as far as that is known here: not by fields."""
-        mine = self.selection
-        return obj.namespace in ("", mine.namespace or obj.namespace) and parse_selector(mine.labels).matches(
-            obj.labels
-        )
-
     def is_whole(self, namespace: str) -> bool:
         """Return whether all objects of a namespace are selected; empty means all namespaces."""
         mine = self.selection
@@ -146,7 +139,12 @@ class MemberStream(EventHandler):
         A new stream begins with these objects: its first list shows which of them are gone.
         """
         request = other._consumers.pop(consumer)
-        known = {key: obj for key, obj in other.objects.items() if request.selects(obj)}
+        namespace, labels = request.selection.namespace, parse_selector(request.selection.labels)
+        known = {
+            key: obj
+            for key, obj in other.objects.items()
+            if obj.namespace in ("", namespace or obj.namespace) and labels.matches(obj.labels)
+        }
         if not self._consumers and not self._objects:
             self._objects |= known
             self._unconfirmed |= known.keys()
