@@ -23,10 +23,10 @@ import kopf
 
 from registry_controller.api.selection import Selection
 from registry_controller.group.arguments import check_resource, check_selection
+from registry_controller.group.collector_run import CollectedGroup
 from registry_controller.group.controller import Watched, call_with_keys, name_function
 from registry_controller.group.kopf_calls import Filter, Handler, Latest, RegisteredHandler, check_filter, handle
 from registry_controller.group.objects import Event, EventType
-from registry_controller.group.watching import Watch
 from registry_controller.report.lines import describe
 from registry_controller.report.logs import get_logger
 
@@ -35,13 +35,8 @@ log = get_logger(__name__)
 _H = TypeVar("_H", bound=Handler)
 
 
-class RunnableGroup(Watched, Protocol):
+class RunnableGroup(Watched, CollectedGroup, Protocol):
     """The part of a group that the handlers need."""
-
-    def watch(
-        self, resource: str, *, namespace: str, label_selector: str, field_selector: str, metadata_only: bool
-    ) -> Watch:
-        """Watch a kind in all members."""
 
     @property
     def is_running(self) -> bool:
