@@ -9,13 +9,20 @@ export PYTHONHASHSEED ?= 0
 # The tests start hundreds of daemons: without bytecode in the checkout, each of them compiles all modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help test test-pods check fix demo lock venv controlplanes
+.PHONY: help test test-nightly test-pods check fix demo lock venv controlplanes
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
-test: controlplanes ## run all tests, on real control planes
+# A test waits often, so there is one process more than cores; each has a group of clusters, which needs memory.
+PYTEST = $(PYTHON) -m pytest -n $$(( $$(nproc) < 4 ? $$(nproc) + 1 : 4 )) --dist loadfile --no-loadscope-reorder
+
+test: controlplanes ## run the tests, on real control planes
 	@$(PYTHON) -m hack.controlplane build --for-tests >/dev/null
-	@$(PYTHON) -m pytest -n $$(( $$(nproc) < 4 ? $$(nproc) + 1 : 4 )) --dist loadfile --no-loadscope-reorder
+	@$(PYTEST) --daily
+
+test-nightly: controlplanes ## run also the tests that take long: all combinations, and faults that other tests show in the simulation
+	@$(PYTHON) -m hack.controlplane build --for-tests >/dev/null
+	@$(PYTEST)
 
 test-pods: controlplanes ## run the image in Pods, on two clusters with real nodes; needs root, Linux and Debian's packages
 	@$(PYTHON) -m hack.pods

@@ -6,7 +6,11 @@ import json
 import time
 from typing import Any
 
+import pytest
+
 from tests.e2e.group import CONFIG_MAP, CRDS, Member, config_map, eventually, joined_group, rule, steadily
+
+pytestmark = pytest.mark.nightly
 
 COUNT = 40
 WINDOW = "controller.stabilizationWindowSeconds=5"

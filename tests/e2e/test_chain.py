@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
+
 from hack.controlplane import Group
 from tests.e2e.group import holding_invariants, in_sync, start_members, swap
+
+pytestmark = pytest.mark.nightly
 
 
 def test_six_clusters_form_a_group_by_a_chain_of_swaps() -> None:

@@ -13,7 +13,7 @@ WANTED = {"match": [{"labels": [{"matchLabels": {"sync": "yes"}}]}]}
 LABELS = {"sync": "yes"}
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:cluster-registry-controller"
 
-pytestmark = pytest.mark.group(3, prefix="rivals")
+pytestmark = [pytest.mark.group(3, prefix="rivals"), pytest.mark.nightly]
 
 
 def _data(member: Member, name: str) -> dict[str, str]:

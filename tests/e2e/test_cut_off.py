@@ -13,7 +13,7 @@ from tests.e2e.test_leaving import READER, is_gone
 
 DEPLOYMENT = "cluster-registry-controller"
 
-pytestmark = pytest.mark.group(3, prefix="cut")
+pytestmark = [pytest.mark.group(3, prefix="cut"), pytest.mark.nightly]
 
 
 def scale(member: Member, replicas: int) -> None:

@@ -57,6 +57,7 @@ def test_a_selector_with_a_typing_error_deletes_nothing_until_somebody_allows_it
 
 
 @pytest.mark.clause("W4")
+@pytest.mark.nightly
 def test_a_feature_that_comes_and_goes_deletes_its_copies_once() -> None:
     """W4: 45 copies, of which 50 may always go."""
     feature = {

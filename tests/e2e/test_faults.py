@@ -21,7 +21,7 @@ FROZEN_S = 60
 UNTOUCHED_S = 20
 """Nobody who waits for a frozen server does anything within this time, however busy the machine is."""
 
-pytestmark = pytest.mark.group(3, prefix="faults", everywhere=WANTED)
+pytestmark = [pytest.mark.group(3, prefix="faults", everywhere=WANTED), pytest.mark.nightly]
 
 
 def _has(member: Member, name: str) -> bool:

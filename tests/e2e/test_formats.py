@@ -32,6 +32,8 @@ from tests.e2e.group import (
 )
 from tests.e2e.history import recorded
 
+pytestmark = pytest.mark.nightly
+
 LATER = Path(__file__).with_name("later")
 _DEPLOYMENT = "deployment/cluster-registry-controller"
 _ACCOUNT = f"system:serviceaccount:{NAMESPACE}:cluster-registry-controller"

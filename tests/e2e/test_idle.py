@@ -17,6 +17,8 @@ from tests.e2e.group import (
     rule,
 )
 
+pytestmark = pytest.mark.nightly
+
 COUNT = 1000
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:cluster-registry-controller"

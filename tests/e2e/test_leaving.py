@@ -21,6 +21,8 @@ from tests.e2e.group import (
     swap,
 )
 
+pytestmark = pytest.mark.nightly
+
 READER = "cluster-registry-controller-reader"
 
 

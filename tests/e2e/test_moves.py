@@ -10,7 +10,7 @@ import pytest
 from hack.controlplane import CommandError
 from tests.e2e.group import CONFIG_MAP, Member, config_map, eventually, rule, steadily
 
-pytestmark = pytest.mark.group(2, prefix="moves")
+pytestmark = [pytest.mark.group(2, prefix="moves"), pytest.mark.nightly]
 
 PLACES = [("default", "taken"), ("nowhere", "one"), ("default", "refused")]
 POLICY = {

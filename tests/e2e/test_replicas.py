@@ -36,6 +36,8 @@ from tests.e2e.group import (
 )
 from tests.e2e.history import recorded
 
+pytestmark = pytest.mark.nightly
+
 _COUNT = 20
 _DEPLOYMENT = "cluster-registry-controller"
 _STATES = 12

@@ -10,7 +10,7 @@ from registry_controller.api.names import DELETED_RULES_OBJECT
 from tests.chaos import etcd
 from tests.e2e.group import CONFIG_MAP, Member, config_map, eventually, rule, steadily
 
-pytestmark = [pytest.mark.group(3, prefix="restored"), pytest.mark.clause("R4")]
+pytestmark = [pytest.mark.nightly, pytest.mark.group(3, prefix="restored"), pytest.mark.clause("R4")]
 
 
 MANY = [f"lost-{number}" for number in range(10)]

@@ -22,6 +22,8 @@ from tests.e2e.group import (
     steadily,
 )
 
+pytestmark = pytest.mark.nightly
+
 MANY = 5
 
 

@@ -31,6 +31,8 @@ from tests.e2e.group import (
     swap,
 )
 
+pytestmark = pytest.mark.nightly
+
 WIDGET = {"group": "test.example.com", "version": "v1", "kind": "Widget"}
 PLURALS = ("widgets", "gadgets", "gizmos")
 STAYS = {"cluster-registry.k8s.cisco.com/resource-sync-disabled": "true"}

@@ -20,6 +20,7 @@ _ROOT = Path(__file__).parents[2]
 _AT_MOST_S = 1740.0
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("options", [[], ["--kinds", ",".join(sorted(ACTS - {"rule", "unrule"}))]])
 def test_every_order_of_three_acts_keeps_the_laws(options: list[str]) -> None:

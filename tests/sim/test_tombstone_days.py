@@ -50,7 +50,7 @@ def calendar(monkeypatch: pytest.MonkeyPatch) -> Calendar:
     return Calendar(monkeypatch, app)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))])
 def test_a_tombstone_goes_after_its_last_day_and_nobody_comes_back(calendar: Calendar, seed: int) -> None:
     """O6: not by a member that slept through the leaving and woke on the last day either; who left joins anew."""
 
@@ -106,7 +106,14 @@ def test_a_dead_member_does_not_come_back_after_the_last_day(calendar: Calendar)
 
 
 @pytest.mark.clause("O6")
-@pytest.mark.parametrize(("days", "restarts"), [(100, False), (100, True), (200, True), (-100, False)])
+@pytest.mark.parametrize(
+    ("days", "restarts"),
+    [
+        (100, True),
+        (-100, False),
+        *(pytest.param(*row, marks=pytest.mark.nightly) for row in ((100, False), (200, True))),
+    ],
+)
 def test_a_clock_that_is_wrong_for_two_hours_brings_no_dead_member_back(days: int, restarts: bool) -> None:
     """The clock is that of one member; another one slept through the departure, and has the dead member's Cluster."""
 
