@@ -13,8 +13,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
-# A test waits often, so there is one process more than cores; each has a group of clusters, which needs memory.
-PYTEST = $(PYTHON) -m pytest -n $$(( $$(nproc) < 4 ? $$(nproc) + 1 : 4 )) --dist loadfile --no-loadscope-reorder
+# A test on clusters waits often, so there are more processes than cores; each of them may run three clusters, in 3 GB.
+PYTEST = $(PYTHON) -m pytest -n $$(( $$(nproc) < 4 ? $$(nproc) + 2 : 5 )) --dist loadfile --no-loadscope-reorder
 
 test: controlplanes ## run the tests, on real control planes
 	@$(PYTHON) -m hack.controlplane build --for-tests >/dev/null

@@ -12,6 +12,10 @@ class Selection(NamedTuple):
     labels: str = ""
     fields: str = ""
 
+    def includes(self, namespace: str) -> bool:
+        """Return whether objects of a namespace may be selected; it is empty where their kind has no namespaces."""
+        return not self.namespace or namespace in ("", self.namespace)
+
     def __str__(self) -> str:
         parts = (self.namespace and f"namespace {self.namespace}", self.labels, self.fields)
         return ", ".join(part for part in parts if part) or "all"

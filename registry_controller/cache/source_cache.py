@@ -400,7 +400,7 @@ class SourceCache:
             for selection in active.selections if active.rule.name in rules else ():
                 stream = self._watches.cover_of(selection)
                 has_named_all = stream.is_complete and stream.revision >= record.revision
-                if not has_named_all and (selection.namespace in ("", key.namespace) or not key.namespace):
+                if not has_named_all and selection.includes(key.namespace):
                     yield stream
 
 

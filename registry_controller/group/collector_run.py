@@ -260,8 +260,7 @@ class CollectorRun:
 
 def _may_show(request: StreamRequest, owner: Owner, words: Container[str]) -> bool:
     """Return whether a watch is of the kind and namespace of an owner; `words` name its kind."""
-    asked = request.selection.namespace
-    return request.resource in words and (not asked or owner.namespace in ("", asked))
+    return request.resource in words and request.selection.includes(owner.namespace)
 
 
 async def _find_version(handler: OwnedHandler, selection: Selection, discovery: Discovery) -> WatchScope:

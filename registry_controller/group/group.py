@@ -257,7 +257,7 @@ class Group(Mapping[str, Member]):
     def _follow(self, request: StreamRequest, *, reads_caches: bool) -> Watch:
         check_resource(request.resource)
         watch = Watch(
-            namespace=request.selection.namespace,
+            selection=request.selection,
             labels=check_selection(request.selection),
             reads_caches=reads_caches,
             is_engaged=lambda: self.is_running,

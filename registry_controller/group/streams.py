@@ -139,11 +139,11 @@ class MemberStream(EventHandler):
         A new stream begins with these objects: its first list shows which of them are gone.
         """
         request = other._consumers.pop(consumer)
-        namespace, labels = request.selection.namespace, parse_selector(request.selection.labels)
+        labels = parse_selector(request.selection.labels)
         known = {
             key: obj
             for key, obj in other.objects.items()
-            if obj.namespace in ("", namespace or obj.namespace) and labels.matches(obj.labels)
+            if request.selection.includes(obj.namespace) and labels.matches(obj.labels)
         }
         if not self._consumers and not self._objects:
             self._objects |= known

@@ -16,6 +16,7 @@ from typing import Final, Self
 
 from registry_controller.api.errors import InvalidOption
 from registry_controller.api.meta import ObjectKey
+from registry_controller.api.selection import Selection
 from registry_controller.api.selectors import Selector
 from registry_controller.group.objects import Event, EventType, Object, type_of_change
 
@@ -29,22 +30,23 @@ class Watch(AsyncIterator[Event]):
     """The events of one kind in all members, as an async iterator.
 
     It begins with an ADDED for each known object. `async with` ends it, as `close` does; an ended watch ends the
-    iteration. InvalidOption while the members are not engaged. `reads_caches` is as in `Consumer`.
+    iteration. InvalidOption while the members are not engaged. `labels` are those of the selection, parsed.
+    `reads_caches` is as in `Consumer`.
     """
 
     def __init__(
         self,
         *,
-        namespace: str,
+        selection: Selection,
         labels: Selector,
         reads_caches: bool,
         is_engaged: Callable[[], bool],
         ended: Callable[[Watch], None],
     ) -> None:
         self.reads_caches = reads_caches
-        self._namespace = namespace
+        self._selection = selection
         self._labels = labels
-        self._is_selective = bool(namespace or labels.requirements)
+        self._is_selective = bool(selection.namespace or labels.requirements)
         self._is_engaged = is_engaged
         self._ended = ended
         self._events: OrderedDict[_Slot, Event] = OrderedDict()
@@ -123,6 +125,5 @@ class Watch(AsyncIterator[Event]):
         self._has_news.set()
 
     def _select(self, obj: Object | None) -> Object | None:
-        if obj is None or (self._namespace and obj.namespace not in ("", self._namespace)):
-            return None
-        return obj if self._labels.matches(obj.labels) else None
+        is_selected = obj is not None and self._selection.includes(obj.namespace) and self._labels.matches(obj.labels)
+        return obj if is_selected else None

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from registry_controller.api.meta import GVK
+from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.selectors import parse_selector
 from registry_controller.group.kopf_handlers import KopfHandlers, RunnableGroup
 from registry_controller.group.objects import Object, read_object
@@ -25,7 +26,11 @@ class FedGroup:
 
     def watch(self, resource: str, **_: Any) -> Watch:
         self.fed = Watch(
-            namespace="", labels=parse_selector(""), reads_caches=False, is_engaged=lambda: True, ended=lambda _: None
+            selection=EVERYTHING,
+            labels=parse_selector(""),
+            reads_caches=False,
+            is_engaged=lambda: True,
+            ended=lambda _: None,
         )
         return self.fed
 

@@ -24,7 +24,7 @@ _PUBLIC = {
         "annotations", "_partial", "_origin",
     ),
     "Owner": ("cluster", "group", "kind", "namespace", "name", "uid"),
-    "Watch": ("namespace", "labels", "reads_caches", "is_engaged", "ended"),
+    "Watch": ("selection", "labels", "reads_caches", "is_engaged", "ended"),
 }  # fmt: skip
 _ERRORS = {"Conflict", "Forbidden", "RegistryError"}
 _METHODS = {
