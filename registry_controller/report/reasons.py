@@ -136,10 +136,13 @@ def describe_labels(label: str) -> str:
 
 def with_grant(error: RegistryError, *, is_local: bool) -> str:
     """Return an error's message; for a right that is missing, with what grants it here or at the peer (S3)."""
-    if not (isinstance(error, Forbidden) and error.lacks_right):
-        return str(error)
     label = meta.CONTROLLER_AGGREGATED if is_local else meta.READER_AGGREGATED
-    return f"{error}; {describe_grant(label, place='here' if is_local else 'there')}, as the chart does"
+    return with_remedy(error, f"{describe_grant(label, place='here' if is_local else 'there')}, as the chart does")
+
+
+def with_remedy(error: RegistryError, remedy: str) -> str:
+    """Return an error's message; for a right that is missing, with what grants it."""
+    return f"{error}; {remedy}" if isinstance(error, Forbidden) and error.lacks_right else str(error)
 
 
 def explain_refusal(error: RegistryError) -> str:

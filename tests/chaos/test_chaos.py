@@ -15,7 +15,7 @@ from tests.chaos.play import NoBite, Play
 from tests.chaos.scripts import Refuse
 from tests.chaos.weather import CUT, HALF_OPEN, Weather
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -44,6 +44,7 @@ def test_the_demo_tells_its_story_on_control_planes_of_its_own() -> None:
     assert done.stdout.find(STEPS[-2]) < done.stdout.find(STOPPED) < done.stdout.find(STEPS[-1])
 
 
+@pytest.mark.nightly
 def test_the_demo_tells_its_story_on_contexts_and_takes_everything_away_again() -> None:
     with Group(3, prefix="theirs") as group:
         before = [_everything(cluster) for cluster in group]

@@ -31,6 +31,7 @@ def test_every_order_of_two_acts_keeps_the_laws() -> None:
     assert (found.broken, found.ended_by) == (None, COMPLETE), found
 
 
+@pytest.mark.nightly
 def test_who_left_and_swapped_is_over_as_what_it_was_before() -> None:
     """O6: who has an earlier Cluster of a member by a relay, and hears only then that it left, removes that one."""
     found = Search(acts=4, kinds=("leave", "swap")).run(at_most_s=_AT_MOST_S)
