@@ -30,7 +30,7 @@ class Watch(AsyncIterator[Event]):
     """The events of one kind in all members, as an async iterator.
 
     It begins with an ADDED for each known object. `async with` ends it, as `close` does; an ended watch ends the
-    iteration. InvalidOption while the members are not engaged. `labels` are those of the selection, parsed.
+    iteration. InvalidOption while the members are not engaged. `labels` is the parsed label selector of `selection`.
     `reads_caches` is as in `Consumer`.
     """
 
