@@ -58,10 +58,10 @@ def _changes_its_mind(server: Stranger) -> None:
 
 
 def _asked_late(sight: Sight) -> list[Ask]:
-    """List what was asked for after the second answer that was another's, and a moment."""
+    """List what was asked for after the third answer that was another's: what was on its way at the second has come."""
     proofs = sight.asked(lambda ask: ask.path == PROOF)
-    assert len(proofs) > 2, "it was not asked who it is"
-    return [ask for ask, when in zip(sight.server.asked, sight.server.when, strict=False) if when > proofs[2] + 1]
+    assert len(proofs) > 3, "it was not asked who it is"
+    return [ask for ask, when in zip(sight.server.asked, sight.server.when, strict=False) if when > proofs[3]]
 
 
 def _is_asked_on(sight: Sight) -> None:
