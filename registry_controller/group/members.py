@@ -223,7 +223,7 @@ class Member:
         found = [
             stream
             for request, stream in self._connection.streams.items()
-            if request.resource == resource and (not namespace or request.selection.namespace in ("", namespace))
+            if request.resource == resource and request.selection.includes(namespace)
         ]
         if not found:
             place = f" in the namespace {namespace}" if namespace else ""

@@ -18,16 +18,8 @@ from tests.hostile.shown import MAPS
 from tests.hostile.siege import Siege
 from tests.hostile.tables import FAMILIES
 
-LARGE = {"members", "flood", "masses"}
-"""Families that take minutes; tests/hostile plays what they do without a cluster."""
-
-ROWS = [
-    pytest.param(
-        family, case, id=f"{family.name}-{case.does}", marks=[pytest.mark.nightly] if family.name in LARGE else []
-    )
-    for family in FAMILIES
-    for case in family.cases
-]
+ROWS = [(family, case) for family in FAMILIES for case in family.cases]
+IDS = [f"{family.name}-{case.does}" for family, case in ROWS]
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +48,13 @@ def siege(request: pytest.FixtureRequest, home: Home) -> Iterator[Siege]:
     print(f"\n{request.param.name}: {found.end()}")
 
 
-@pytest.mark.parametrize(("siege", "case"), ROWS, indirect=["siege"], scope="module")
+@pytest.mark.parametrize(("siege", "case"), ROWS, indirect=["siege"], scope="module", ids=IDS)
 def test_what_a_server_in_bad_hands_does_stays_its_own_trouble(siege: Siege, case: Case) -> None:
     """P4, P5, P6, R3: it is said, memory is bounded, the honest peer is followed, and nothing else is written."""
     siege.hold(case.does)
 
 
-@pytest.mark.parametrize(("siege", "case"), ROWS, indirect=["siege"], scope="module")
+@pytest.mark.parametrize(("siege", "case"), ROWS, indirect=["siege"], scope="module", ids=IDS)
 def test_what_was_so_under_siege_stays_so(siege: Siege, case: Case) -> None:
     """P4, P6, R3: when all have stood there for a while, its copies are as they came, and it was asked no more often
     than the table says.
