@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.daily import list_nightly
+from tests.daily import find_nightly
 
 # A shell that starts us in the background lets us ignore SIGINT, and every program that we start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order the modules so that several processes at once have something to compute at any time, and end together."""
     if config.getoption("daily"):
-        nightly = set(list_nightly(items))
+        nightly = find_nightly(items)
         config.hook.pytest_deselected(items=[item for item in items if item in nightly])
         items[:] = [item for item in items if item not in nightly]
     items[:] = _by_turns(items)

@@ -16,16 +16,15 @@ FOLDERS = ("tests/sim/", "tests/e2e/")
 K = TypeVar("K")
 
 
-def list_nightly(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """List the tests that are marked so, and the combinations of parameters that add no value of a parameter."""
-    nightly = [item for item in items if item.get_closest_marker("nightly")]
+def find_nightly(items: Sequence[pytest.Item]) -> set[pytest.Item]:
+    """Find the tests that are marked so, and the combinations of parameters that add no value of a parameter."""
+    nightly = {item for item in items if item.get_closest_marker("nightly")}
     tables: dict[str, dict[pytest.Item, frozenset[Hashable]]] = {}
     for item in items:
         if item.nodeid.startswith(FOLDERS) and isinstance(item, pytest.Function) and item not in nightly:
             tables.setdefault(item.nodeid.partition("[")[0], {})[item] = frozenset(_list_values(item))
     for values in tables.values():
-        kept = cover(values)
-        nightly += [item for item in values if item not in kept]
+        nightly |= values.keys() - cover(values)
     return nightly
 
 

@@ -1,6 +1,4 @@
-"""A few faults, done to a real group for a moment each: so that the harness cannot rot, and what is cheap to hold is
-held always.
-"""
+"""A few faults, done to a real group for a moment each: so that the harness cannot rot."""
 
 from __future__ import annotations
 
