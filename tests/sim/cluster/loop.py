@@ -97,8 +97,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         raise AssertionError(f"{func} would run in another thread, where time is real")
 
 
-def _make_task(loop: Any, coroutine: Any, *, context: Any = None) -> Any:
-    return _NumberedTask(coroutine, loop=loop, context=context)
+def _make_task(loop: Any, coroutine: Any, **options: Any) -> Any:
+    return _NumberedTask(coroutine, loop=loop, **options)  # from Python 3.13.3 on, a task's name is an option, too
 
 
 def running_loop() -> VirtualLoop:
