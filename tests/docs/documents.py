@@ -57,3 +57,11 @@ def table(path: Path, *, header: str) -> list[list[str]]:
     matching = [rows for rows in tables(path) if rows[0][0] == header]
     assert len(matching) == 1, f"{path.name} has {len(matching)} tables that begin with {header!r}"
     return matching[0][1:]
+
+
+def anchors(path: Path) -> set[str]:
+    """Spell the anchors of a document's headings as GitHub does; list those of its HTML, too."""
+    text = path.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    spelled = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return spelled | set(re.findall(r'<a id="([^"]+)"></a>', text))

@@ -35,6 +35,8 @@ def _assert_told(done: subprocess.CompletedProcess[str]) -> None:
     places = [done.stdout.find(step) for step in STEPS]
     assert -1 not in places
     assert places == sorted(places)
+    assert "$ registry-controller join " in done.stdout
+    assert "$ registry-controller status " in done.stdout
 
 
 def test_the_demo_tells_its_story_on_control_planes_of_its_own() -> None:

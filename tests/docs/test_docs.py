@@ -19,7 +19,7 @@ from registry_controller.api.feature import read_feature
 from registry_controller.api.syncrule import read_rule
 from registry_controller.planner.plan import PlanAction
 from registry_controller.report.metrics import METRICS, PREFIX
-from tests.docs.documents import ALL_TEXT, DOCUMENTS, ROOT, Block, blocks, table
+from tests.docs.documents import ALL_TEXT, DOCUMENTS, ROOT, Block, anchors, blocks, table
 
 BLOCKS = [block for path in DOCUMENTS for block in blocks(path)]
 SHELL = [block for block in BLOCKS if block.language in ("sh", "bash", "shell", "console")]
@@ -72,6 +72,13 @@ def test_an_example_is_named_in_the_docs_and_readable(path: Path) -> None:
             read_rule(manifest)
 
 
+def test_ten_commands_lead_from_nothing_to_a_copied_secret() -> None:
+    scripts = [block.text.replace("\\\n", "") for block in blocks(ROOT / "README.md") if block.language == "sh"]
+    commands = [line for text in scripts if not text.startswith("address()") for line in text.splitlines()]
+    last = next(number for number, line in enumerate(commands, 1) if "wait --for=create secret/hello" in line)
+    assert last == 10, commands[:last]
+
+
 @pytest.mark.parametrize("path", ALL_TEXT, ids=lambda path: path.name)
 def test_a_link_leads_to_a_file_and_a_heading(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]*(?:#[^)\s]*)?)\)", path.read_text(encoding="utf-8")):
@@ -80,7 +87,7 @@ def test_a_link_leads_to_a_file_and_a_heading(path: Path) -> None:
         name, _, anchor = target.partition("#")
         found = (path.parent / name).resolve() if name else path
         assert found.exists(), f"{path.name} links to {target}"
-        assert not anchor or anchor in _anchors(found), f"{path.name} links to {target}"
+        assert not anchor or anchor in anchors(found), f"{path.name} links to {target}"
 
 
 def test_the_table_of_changes_names_files_that_exist() -> None:
@@ -152,11 +159,3 @@ def _paths(node: dict[str, Any], path: str) -> Iterator[str]:
             yield from _paths(field, f"{path}.{name}")
     else:
         yield path + ("{}" if "additionalProperties" in node else "")
-
-
-def _anchors(path: Path) -> set[str]:
-    """Spell the anchors of a document's headings as GitHub does; list those of its HTML, too."""
-    text = path.read_text(encoding="utf-8")
-    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    spelled = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    return spelled | set(re.findall(r'<a id="([^"]+)"></a>', text))

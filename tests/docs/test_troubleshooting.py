@@ -7,8 +7,19 @@ import re
 import pytest
 
 from registry_controller.report.reasons import MESSAGES, MESSAGES_FOR_FALSE, REFUSALS
-from tests.docs.documents import table
-from tests.docs.messages import PAGE, SOURCES, fragments, is_explained, messages
+from tests.docs.documents import anchors, table
+from tests.docs.messages import (
+    ELSEWHERE,
+    NOT_SHOWN,
+    PACKAGE,
+    PAGE,
+    SOURCES,
+    fragments,
+    is_explained,
+    messages,
+    modules_of,
+    modules_with_messages,
+)
 
 IN_REASONS = {*MESSAGES.values(), *MESSAGES_FOR_FALSE.values(), *REFUSALS.values()}
 """docs/reasons.md explains these by their reason."""
@@ -20,6 +31,18 @@ def test_each_message_of_the_code_is_explained(header: str) -> None:
     found = [message for message in messages(header) if message not in IN_REASONS]
     assert found
     assert [message for message in found if not any(is_explained(message, known) for known in known)] == []
+
+
+def test_each_module_with_messages_has_a_place_that_explains_them() -> None:
+    here = modules_of(pattern for patterns in SOURCES.values() for pattern in patterns)
+    elsewhere = modules_of(pattern for patterns in [*ELSEWHERE.values(), NOT_SHOWN] for pattern in patterns)
+    assert [str(path.relative_to(PACKAGE)) for path in modules_with_messages() if path not in here | elsewhere] == []
+
+
+@pytest.mark.parametrize("place", ELSEWHERE)
+def test_each_other_place_is_there(place: str) -> None:
+    name, _, anchor = place.partition("#")
+    assert anchor in anchors(PAGE.parent / name)
 
 
 @pytest.mark.parametrize("header", SOURCES)

@@ -13,16 +13,20 @@ import pytest
 from registry_controller.api import meta
 from registry_controller.api.cluster import State
 from registry_controller.api.meta import ClusterUID
-from registry_controller.core.status.cluster import ClusterFacts, KnownCluster, build_cluster_status
+from registry_controller.core.status.cluster import ClusterFacts, KnownCluster, OwnCluster, build_cluster_status
+from registry_controller.core.status.missing_rules import RulesMissing
 from registry_controller.core.status.rule import PeerCounts, build_rule_status
 from tests.oracle.kstatus_oracle import judge
 
 ROOT = Path(__file__).resolve().parents[2]
 REASONS = (ROOT / "docs" / "reasons.md").read_text(encoding="utf-8")
-OF_RULES = dict(
-    re.findall(
-        r"^\| `(\w+)` \| ([^|]*) \|", REASONS.partition("## Of a rule's conditions")[2].partition("\n## ")[0], re.M
+OF_RULES, OF_CLUSTERS = (
+    set(
+        re.findall(
+            r"^\|[^|`]*`(\w+)` \|", REASONS.partition(f"## Of a {kind}'s conditions")[2].partition("\n## ")[0], re.M
+        )
     )
+    for kind in ("rule", "Cluster")
 )
 NOW = "2026-01-01T00:00:00Z"
 B = ClusterUID("id-b")
@@ -96,7 +100,8 @@ def shown_reasons(manifest: Mapping[str, Any]) -> set[str]:
 
 def test_every_reason_of_a_rules_conditions_is_judged() -> None:
     shown = {reason for manifest, _ in RULES.values() for reason in shown_reasons(manifest)}
-    assert set(OF_RULES) <= shown
+    assert OF_RULES
+    assert shown >= OF_RULES
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -113,6 +118,12 @@ def test_a_rule_that_was_edited_a_moment_ago_is_in_progress(name: str) -> None:
 
 
 READ = {"connected": True, "known_there": (KnownCluster(B, "b", ready=True),), "metadata": {"version": "v1.36.3"}}
+
+
+def peer_facts(**facts: Any) -> ClusterFacts:
+    return ClusterFacts(is_local=False, generation=2, **{**READ, **facts})
+
+
 CLUSTERS: dict[str, tuple[ClusterFacts, bool]] = {
     "a peer that is read": (ClusterFacts(is_local=False, generation=2, **READ), True),
     "the local Cluster": (ClusterFacts(is_local=True, generation=2, connected=True, metadata={"version": "v1"}), True),
@@ -126,7 +137,23 @@ CLUSTERS: dict[str, tuple[ClusterFacts, bool]] = {
     "a local one whose objects cannot be written": (
         ClusterFacts(is_local=True, generation=2, local_problem="forbidden"), False
     ),
+    "a local one with a namesake": (ClusterFacts(is_local=True, generation=2, conflict="two have its ID"), False),
+    "a peer that lacks one": (peer_facts(known_here=(KnownCluster(ClusterUID("id-c"), "c", ready=True),)), True),
+    "one whose version is not known": (peer_facts(metadata=None, metadata_problem="forbidden"), False),
+    "one that lacks rules": (peer_facts(missing_rules=RulesMissing(("greetings",), NOW), name="b"), True),
+    "one without a Cluster of itself": (peer_facts(own_cluster=OwnCluster.MISSING, absence_s=600), True),
+    "one without it for long": (peer_facts(own_cluster=OwnCluster.MISSING_FOR_LONG, absence_s=600), True),
+    "one that is read with other credentials": (peer_facts(unused_auth="401"), True),
+    "one with a later daemon": (peer_facts(later=("ResourceSyncRule greetings",)), True),
+    "one whose copies' deletions are counted": (peer_facts(deletions={"hour": "3"}), True),
+    "one whose copies' deletions are halted": (peer_facts(deletions={"haltedAt": NOW}, deletions_waiting=60), True),
 }  # fmt: skip
+
+
+def test_every_reason_of_a_clusters_conditions_is_judged() -> None:
+    built = [written("Cluster", build_cluster_status(facts)) for facts, _ in CLUSTERS.values()]
+    assert OF_CLUSTERS
+    assert {reason for manifest in built for reason in shown_reasons(manifest)} >= OF_CLUSTERS
 
 
 @pytest.mark.parametrize("name", CLUSTERS)

@@ -17,6 +17,7 @@ from registry_controller.api.daemon_lease import SELECTOR, DaemonLease, read_lea
 from registry_controller.api.daemon_report import DaemonReport, PeerReport, RuleReport
 from registry_controller.api.meta import ClusterUID
 from tests.e2e.group import CONFIG_MAP, NAMESPACE, Member, config_map, eventually, in_sync, rule
+from tests.oracle.kstatus_oracle import judge
 
 pytestmark = pytest.mark.group(2, prefix="lease")
 
@@ -101,6 +102,7 @@ def test_a_rule_is_waited_for_by_its_readiness(members: list[Member]) -> None:
     first.apply(made)
     eventually(lambda: first.condition("rsr", "waited", "Ready").get("reason") == "Conflict")
     assert first.condition("rsr", "waited", "Ready")["status"] == "False"
+    assert judge([first.get("rsr", "waited")]) != ["Current"]
     eventually(lambda: rule_report(first, "waited").reason == "Conflict", what="the Lease")
     (owner,) = rule_report(first, "waited").owners
     assert (owner.owner, owner.in_step, owner.conflicting) == (second.name, 1, 1)
@@ -110,10 +112,12 @@ def test_a_rule_is_waited_for_by_its_readiness(members: list[Member]) -> None:
     first.kubectl("delete", "cm", "taken")
     first.kubectl("wait", "--for=condition=Ready", "--timeout=180s", "rsr/waited")
     held = first.get("rsr", "waited")
+    assert judge([held]) == ["Current"]
     assert held["status"]["observedGeneration"] == held["metadata"]["generation"]
     assert samples(first)["copy_delay_seconds_count"] > 0
     first.kubectl("patch", "rsr", "waited", "--type=merge", "-p", '{"spec":{"suspend":true}}')
     eventually(lambda: first.condition("rsr", "waited", "Ready").get("reason") == "Suspended")
+    assert judge([first.get("rsr", "waited")]) == ["InProgress"]
     first.kubectl("delete", "rsr", "waited")
 
 
@@ -138,8 +142,10 @@ def test_a_disabled_cluster_is_not_ready(members: list[Member]) -> None:
     first, second = members
     first.kubectl("annotate", "cluster", second.name, f"{meta.CLUSTER_DISABLED}=true")
     eventually(lambda: first.condition("cluster", second.name, "Ready").get("reason") == "ClusterIsDisabled")
+    assert judge([first.get("cluster", second.name)]) == ["InProgress"]
     first.kubectl("annotate", "cluster", second.name, f"{meta.CLUSTER_DISABLED}-")
     first.kubectl("wait", "--for=condition=Ready", "--timeout=180s", f"cluster/{second.name}")
+    eventually(lambda: judge([first.get("cluster", second.name)]) == ["Current"], what="kstatus")
     in_sync(members)
 
 
