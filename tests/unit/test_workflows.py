@@ -1,0 +1,50 @@
+"""The workflows of `.github`, which only GitHub runs: their actions, and their calls of programs of this project."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").iterdir())
+_CALL = re.compile(r"^hack/([a-z]+)(?: .*)?$", re.MULTILINE)
+
+
+def _steps(path: Path) -> Iterator[dict[str, Any]]:
+    for job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values():
+        yield from job["steps"]
+
+
+def _calls() -> list[tuple[str, str]]:
+    """List the calls of the programs of `hack/programs`: the program's name and the line."""
+    texts = [step.get("run", "") for path in WORKFLOWS for step in _steps(path)]
+    found = [(match[1], match[0]) for text in texts for match in _CALL.finditer(text)]
+    return [(name, line) for name, line in found if (ROOT / "hack" / name).is_symlink()]
+
+
+def _words(line: str) -> list[str]:
+    """Split a call as a shell does; each number that a shell computes is 1."""
+    return shlex.split(re.sub(r"\$\(\(.*?\)\)", "1", line))[1:]
+
+
+@pytest.mark.parametrize(("name", "line"), _calls(), ids=lambda found: found)
+def test_a_call_has_arguments_of_the_program(name: str, line: str) -> None:
+    importlib.import_module(f"hack.programs.{name}").parser().parse_args(_words(line))
+
+
+def test_a_release_publishes_the_kubectl_plugin_and_its_manifest() -> None:
+    """The sums and the files of the release are those of `dist`, so the program has to write there before."""
+    [(name, line)] = [(name, line) for name, line in _calls() if name == "zipapp"]
+    options = importlib.import_module(f"hack.programs.{name}").parser().parse_args(_words(line))
+    assert (options.out, options.platforms, options.pythons) == ("dist", [], None)
+    assert options.url.endswith("/$GITHUB_REPOSITORY/releases/download/$GITHUB_REF_NAME")
+    runs = "\n".join(step.get("run", "") for step in _steps(ROOT / ".github" / "workflows" / "release.yaml"))
+    places = [runs.index(text) for text in (line, "sha256sum", 'gh release create "$GITHUB_REF_NAME"')]
+    assert places == sorted(places)
