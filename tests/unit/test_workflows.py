@@ -14,6 +14,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").iterdir())
+_PIN = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 _CALL = re.compile(r"^hack/([a-z]+)(?: .*)?$", re.MULTILINE)
 
 
@@ -32,6 +33,20 @@ def _calls() -> list[tuple[str, str]]:
 def _words(line: str) -> list[str]:
     """Split a call as a shell does; each number that a shell computes is 1."""
     return shlex.split(re.sub(r"\$\(\(.*?\)\)", "1", line))[1:]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_an_action_is_pinned_to_a_commit_and_its_version_is_a_comment(path: Path) -> None:
+    """A tag can be moved to other code; a commit cannot."""
+    used = re.findall(r"^ *(?:- )?uses: *(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(used) == sum("uses" in step for step in _steps(path)) > 0
+    assert [found for found in used if not _PIN.fullmatch(found)] == []
+
+
+def test_an_action_has_one_version_in_all_workflows() -> None:
+    lines = {line.strip("- ") for path in WORKFLOWS for line in path.read_text(encoding="utf-8").splitlines()}
+    pins = [line.removeprefix("uses: ") for line in lines if line.startswith("uses: ")]
+    assert len({pin.partition("@")[0] for pin in pins}) == len(pins)
 
 
 @pytest.mark.parametrize(("name", "line"), _calls(), ids=lambda found: found)
