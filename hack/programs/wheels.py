@@ -16,14 +16,17 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PYTHONS: Final = ("3.12", "3.13", "3.14")
-_GLIBC_MINORS: Final = range(17, 42)
+PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
+_GLIBC_MINORS: Final = range(34, 16, -1)  # the newest first; the systems of 2022 have 2.35
 _TIMEOUT_S: Final = 900
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A platform: its name here, the tags of its wheels, and its values in environment markers."""
+    """A platform: its name, the tags of its wheels, the newest system first, and its values in environment markers.
+
+    pip adds the tags of earlier versions of macOS.
+    """
 
     name: str
     tags: tuple[str, ...]
@@ -36,17 +39,18 @@ def _linux(machine: str) -> tuple[str, ...]:
 
 
 TARGETS: Final = (
-    Target("linux/amd64", _linux("x86_64"), system="linux", machine="x86_64"),
-    Target("linux/arm64", _linux("aarch64"), system="linux", machine="aarch64"),
-    Target("macos/arm64", ("macosx_14_0_arm64",), system="darwin", machine="arm64"),
-    Target("windows/amd64", ("win_amd64",), system="win32", machine="AMD64"),
+    Target("linux-amd64", _linux("x86_64"), system="linux", machine="x86_64"),
+    Target("linux-arm64", _linux("aarch64"), system="linux", machine="aarch64"),
+    Target("darwin-arm64", ("macosx_14_0_arm64",), system="darwin", machine="arm64"),
+    Target("windows-amd64", ("win_amd64",), system="win32", machine="AMD64"),
 )
+"""The platforms, by the names that krew has for them. The locked cryptography has no wheel for macOS on Intel."""
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the options."""
     made = argparse.ArgumentParser(prog="hack/wheels", description="Search for a wheel of each locked package.")
-    made.add_argument("--only", default="", metavar="TEXT", help="only targets whose name contains it, as linux/arm64")
+    made.add_argument("--only", default="", metavar="TEXT", help="only targets whose name contains it, as linux-arm64")
     made.add_argument("--python", action="append", choices=PYTHONS, help="only this version of Python; repeatable")
     return made
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.programs.wheels import TARGETS, Target, missing_wheels
+from hack.programs.wheels import PYTHONS, TARGETS, Target, missing_wheels
 from registry_controller import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,10 +84,21 @@ def test_the_daemon_loads_without_uvloop(installed: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.timeout(2 * _LIMIT_S)
-@pytest.mark.parametrize("target", [t for t in TARGETS if t.system == "linux"], ids=lambda target: target.name)
-def test_the_newest_python_has_wheels_on_linux(target: Target) -> None:
-    """`hack/wheels` asks for the other versions and platforms."""
-    assert missing_wheels(target, python="3.14") is None
+@pytest.mark.parametrize(
+    ("target", "python"),
+    [
+        pytest.param(
+            *(target, python),
+            marks=[] if (target.system, python) == ("linux", PYTHONS[-1]) else pytest.mark.nightly,
+            id=f"{target.name}-{python}",
+        )
+        for target in TARGETS
+        for python in PYTHONS
+    ],
+)
+def test_every_locked_package_has_a_wheel(target: Target, python: str) -> None:
+    """Each day for the image: the newest Python on Linux."""
+    assert missing_wheels(target, python=python) is None
 
 
 @pytest.mark.timeout(2 * _LIMIT_S)

@@ -21,27 +21,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from hack.programs.wheels import PYTHONS, TARGETS, entries_for
+
 ROOT: Final = Path(__file__).parents[3]
-PLATFORMS: Final = {
-    "linux-amd64": ("manylinux_2_34_x86_64", "manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"),
-    "linux-arm64": (
-        "manylinux_2_34_aarch64", "manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64",
-    ),
-    "darwin-amd64": ("macosx_13_0_x86_64", "macosx_11_0_x86_64", "macosx_10_15_x86_64", "macosx_10_12_x86_64",
-                     "macosx_10_9_x86_64", "macosx_13_0_universal2", "macosx_11_0_universal2",
-                     "macosx_10_13_universal2", "macosx_10_9_universal2"),
-    "darwin-arm64": ("macosx_14_0_arm64", "macosx_13_0_arm64", "macosx_12_0_arm64", "macosx_11_0_arm64",
-                     "macosx_13_0_universal2", "macosx_11_0_universal2", "macosx_10_13_universal2",
-                     "macosx_10_9_universal2"),
-    "windows-amd64": ("win_amd64",),
-}  # fmt: skip
-"""The tags of wheels for each platform, as krew names the platform, the newest system first."""
+PLATFORMS: Final = {target.name: target for target in TARGETS}
 NOT_IN_KREW: Final = frozenset({"windows-amd64"})
 """Platforms on which krew cannot start a file of Python; there `python FILE` does."""
 LOCK: Final = ROOT / "requirements" / "run.lock"
-_SYSTEMS: Final = {"linux": "linux", "darwin": "darwin", "windows": "win32"}
-_MACHINES: Final = {"linux-arm64": "aarch64", "darwin-arm64": "arm64", "windows-amd64": "AMD64"}
-PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
 _NAME: Final = "kubectl-cluster_registry"
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the same bytes from each build
 _LEFT_OUT: Final = frozenset({"__pycache__", "bin", "tests", "test"})
@@ -99,17 +85,14 @@ def build(platform: str, pythons: Sequence[str], *, out: Path) -> Path:
 
 def select_packages(platform: str, python: str) -> str:
     """Return the entries of the lock for a platform, without markers: pip compares those with the machine here."""
-    from hack.programs.wheels import Target, entries_for
-
-    machine = _MACHINES.get(platform, "x86_64")
-    target = Target(platform, PLATFORMS[platform], system=_SYSTEMS[platform.partition("-")[0]], machine=machine)
-    return "\n".join(entries_for(LOCK.read_text(encoding="utf-8"), target=target, python=python))
+    lock = LOCK.read_text(encoding="utf-8")
+    return "\n".join(entries_for(lock, target=PLATFORMS[platform], python=python))
 
 
 def list_pip_words(platform: str, python: str, target: Path, lock: Path = LOCK) -> list[str]:
     """Return the command that installs the locked wheels of a platform into a folder."""
     short = python.replace(".", "")
-    tags = [word for tag in PLATFORMS[platform] for word in ("--platform", tag)]
+    tags = [word for tag in PLATFORMS[platform].tags for word in ("--platform", tag)]
     abis = [word for abi in (f"cp{short}", "abi3", "none") for word in ("--abi", abi)]
     return [
         sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", str(target),
