@@ -154,6 +154,12 @@ def pack(archive: Path) -> Path:
 
 
 def fill_manifest(template: str, version: str, url: str, sums: dict[str, str]) -> str:
-    """Fill version, address and the SHA-256 of each platform into the template of krew's manifest."""
+    """Fill version, addresses and the SHA-256 of each platform into the template of krew's manifest.
+
+    The homepage is the repository: the part of the URL before `/releases/`, or the whole URL where that is missing.
+    """
+    base = url.rstrip("/")
     values = {f"SHA256_{name.upper().replace('-', '_')}": value for name, value in sums.items()}
-    return string.Template(template).substitute(values, VERSION=f"v{version}", BASE_URL=url.rstrip("/"))
+    return string.Template(template).substitute(
+        values, VERSION=f"v{version}", BASE_URL=base, HOMEPAGE=base.partition("/releases/")[0]
+    )

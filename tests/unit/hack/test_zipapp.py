@@ -78,14 +78,16 @@ def test_each_platform_has_its_packages() -> None:
 
 def test_the_template_of_krew_is_filled() -> None:
     sums = {name: hashlib.sha256(name.encode()).hexdigest() for name in zipapp.PLATFORMS}
-    text = zipapp.fill_manifest((ROOT / ".krew.yaml").read_text(), "1.2.3", "https://example.com/v1/", sums)
+    url = "https://example.com/group/project/releases/download/v1"
+    text = zipapp.fill_manifest((ROOT / ".krew.yaml").read_text(), "1.2.3", f"{url}/", sums)
     found = yaml.safe_load(text)
     assert found["metadata"]["name"] == "cluster-registry"
     assert found["spec"]["version"] == "v1.2.3"
+    assert found["spec"]["homepage"] == "https://example.com/group/project"
     places = {f"{one['selector']['matchLabels']['os']}-{one['selector']['matchLabels']['arch']}": one
               for one in found["spec"]["platforms"]}  # fmt: skip
     assert set(places) == set(zipapp.PLATFORMS) - zipapp.NOT_IN_KREW
     for name, one in places.items():
         assert one["sha256"] == sums[name]
-        assert one["uri"] == f"https://example.com/v1/kubectl-cluster_registry-{name}.tar.gz"
+        assert one["uri"] == f"{url}/kubectl-cluster_registry-{name}.tar.gz"
         assert one["bin"] == "kubectl-cluster_registry"
