@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,21 @@ from typing import Any
 import pytest
 import yaml
 
+from hack.programs.wheels import PYTHONS
+
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").iterdir())
 _PIN = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 _CALL = re.compile(r"^hack/([a-z]+)(?: .*)?$", re.MULTILINE)
 
 
+def _jobs(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
+    return found
+
+
 def _steps(path: Path) -> Iterator[dict[str, Any]]:
-    for job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values():
+    for job in _jobs(path).values():
         yield from job["steps"]
 
 
@@ -47,6 +55,15 @@ def test_an_action_has_one_version_in_all_workflows() -> None:
     lines = {line.strip("- ") for path in WORKFLOWS for line in path.read_text(encoding="utf-8").splitlines()}
     pins = [line.removeprefix("uses: ") for line in lines if line.startswith("uses: ")]
     assert len({pin.partition("@")[0] for pin in pins}) == len(pins)
+
+
+def test_the_night_tests_the_oldest_and_the_newest_python() -> None:
+    job = _jobs(ROOT / ".github" / "workflows" / "nightly.yaml")["test"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = [name.rpartition(" ")[2] for name in project["classifiers"] if re.search(r":: 3\.\d+$", name)]
+    assert job["strategy"]["matrix"]["python"] == [named[0], named[-1]] == [PYTHONS[0], PYTHONS[-1]]
+    assert project["requires-python"].startswith(f">={named[0]}")
+    assert {"python-version": "${{ matrix.python }}"} in [step.get("with") for step in job["steps"]]
 
 
 @pytest.mark.parametrize(("name", "line"), _calls(), ids=lambda found: found)
