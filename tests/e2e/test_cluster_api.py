@@ -1,7 +1,7 @@
 """Cluster API's Secrets, the label of multicluster-runtime, and ClusterProfiles, on real control planes.
 
-The definition of ClusterProfile is that of sigs.k8s.io/cluster-inventory-api v0.1.0. The Secret has the form that
-sigs.k8s.io/cluster-api v1.14.2 gives it.
+The definition of ClusterProfile is the file of the Go module sigs.k8s.io/cluster-inventory-api. The Secret has the form
+that sigs.k8s.io/cluster-api gives it, which `test_module_sources.py` compares. `tests/oracle/sources` has the versions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from tests.e2e.group import (
     API,
     NAMESPACE,
     OWNER,
-    ROOT,
     Member,
     eventually,
     hand_over,
@@ -25,8 +24,9 @@ from tests.e2e.group import (
     in_sync,
     steadily,
 )
+from tests.oracle.module_sources import module_folder
 
-PROFILES = ROOT / "tests" / "fixtures" / "cluster-inventory-api" / "clusterprofiles-v0.1.0.yaml"
+PROFILES = "config/crd/bases/multicluster.x-k8s.io_clusterprofiles.yaml"
 LABEL = "sigs.k8s.io/multicluster-runtime-kubeconfig"
 MANAGER = "cluster-registry.k8s.cisco.com"
 INVENTORY = "default"
@@ -37,7 +37,7 @@ def members() -> Iterator[list[Member]]:
     """A management cluster, and a workload cluster that joined it by the Secret of Cluster API."""
     with Group(2, prefix="capi") as group, holding_invariants() as found:
         options = ("controller.multiclusterRuntimeLabel=true", f"controller.clusterProfileNamespace={INVENTORY}")
-        group[0].kubectl("apply", "-f", str(PROFILES))
+        group[0].kubectl("apply", "-f", str(module_folder("sigs.k8s.io/cluster-inventory-api") / PROFILES))
         found += [Member(cluster, *options).install() for cluster in group]
         management, workload = found
         for member in found:
