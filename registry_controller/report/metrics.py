@@ -18,7 +18,7 @@ from prometheus_client.exposition import choose_encoder
 
 from registry_controller import __version__
 
-PREFIX: Final = "registry_controller_"
+PREFIX: Final = "registrycontroller_"
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 

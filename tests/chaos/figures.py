@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tests.chaos.bed import Site
 
-_METRIC = re.compile(r"^registry_controller_(\w+) (\S+)$", re.MULTILINE)
+_METRIC = re.compile(r"^registrycontroller_(\w+) (\S+)$", re.MULTILINE)
 
 
 class Figures(NamedTuple):

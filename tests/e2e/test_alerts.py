@@ -13,7 +13,7 @@ from hack.controlplane import ensure_binaries
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy" / "helm" / "cluster-registry" / "files" / "alerts.yaml"
-P = "registry_controller_"
+P = "registrycontroller_"
 STEPS = 420  # minutes of metrics
 FAST = {"0.5": "0+10x420", "60": "0+10x420", "+Inf": "0+10x420"}
 SLOW = {"0.5": "0+0x420", "60": "0+10x420", "+Inf": "0+10x420"}

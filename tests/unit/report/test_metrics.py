@@ -28,10 +28,10 @@ def test_what_happened_is_exposed_under_our_prefix() -> None:
     body, content_type = metrics.render()
     text = body.decode()
     assert content_type.startswith("text/plain")
-    assert 'registry_controller_decisions_total{decision="Apply",reason="Changed"} 1.0' in text
-    assert 'registry_controller_write_seconds_bucket{le="0.005",verb="create"} 1.0' in text
-    assert "registry_controller_workqueue_depth 3.0" in text
-    assert 'registry_controller_build_info{python="' in text
+    assert 'registrycontroller_decisions_total{decision="Apply",reason="Changed"} 1.0' in text
+    assert 'registrycontroller_write_seconds_bucket{le="0.005",verb="create"} 1.0' in text
+    assert "registrycontroller_workqueue_depth 3.0" in text
+    assert 'registrycontroller_build_info{python="' in text
     assert f'version="{__version__}"' in text
     assert "process_resident_memory_bytes" in text
     assert not re.search("_created", text)
@@ -58,7 +58,7 @@ def test_a_peer_that_left_leaves_no_series_behind() -> None:
 def test_two_daemons_in_one_process_do_not_share() -> None:
     one, two = Metrics(), Metrics()
     one.workqueue_depth.set(1)
-    assert "registry_controller_workqueue_depth 0.0" in two.render()[0].decode()
+    assert "registrycontroller_workqueue_depth 0.0" in two.render()[0].decode()
 
 
 @pytest.mark.parametrize("row", METRICS, ids=lambda row: row.name)

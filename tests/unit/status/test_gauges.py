@@ -65,7 +65,7 @@ class World:
         """Return the lines of a scrape: the value of each series."""
         text = self.gauges.render("")[0].decode()
         lines = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
-        return {name.removeprefix("registry_controller_"): float(value) for name, _, value in lines}
+        return {name.removeprefix("registrycontroller_"): float(value) for name, _, value in lines}
 
     def record(self, result: ResultClass, name: str) -> None:
         target = Target(WIDGET.group, WIDGET.kind, "default", name)
