@@ -211,6 +211,8 @@ class PeerConnection(abc.ABC, Generic[_D]):
                 if is_refused:
                     self.failure = str(error)
                     self._status_changed()
+                else:  # where packets are dropped, no watch ends, and a probe is the first request without an answer
+                    self._warn(error)
             else:
                 self._note_signal(is_back=self.health.answered(_now()))
 
