@@ -27,6 +27,8 @@ API = "clusterregistry.k8s.cisco.com"
 NAMESPACE = "cluster-registry"
 CA = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
 RELEASES = ("cluster-registry", "cluster-registry-controller", "other")
+MONITORING = "monitoring.coreos.com"
+MONITORING_KINDS = ("ServiceMonitor", "PrometheusRule")
 
 CI_VALUES: dict[str, Manifest] = {
     file.name.removesuffix("-values.yaml"): yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -539,6 +541,57 @@ def test_the_notes_say_whose_rights_are_left_to_an_administrator(plane: Cluster,
 def test_the_notes_warn_of_the_originals_image(plane: Cluster, namespace: str) -> None:
     values = {"image": {"repository": "example.test/cluster-registry-controller"}}
     assert "WARNING: image.repository is example.test" in helm(plane, "install", "cluster-registry", values=values)
+
+
+@pytest.fixture
+def monitoring(plane: Cluster) -> Iterator[None]:
+    """The API of the Prometheus operator, without the operator."""
+    names = [f"{plural}.{MONITORING}" for plural in ("servicemonitors", "prometheusrules")]
+    plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(_definition(kind) for kind in MONITORING_KINDS))
+    plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *(f"crd/{name}" for name in names))
+    yield
+    plane.kubectl("delete", "crd", *names)
+
+
+def _definition(kind: str) -> Manifest:
+    plural = f"{kind.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{MONITORING}"},
+        "spec": {
+            "group": MONITORING,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+NO_RUNBOOK = "prometheusRule.runbookURL is not set, so the alerts do not link to their steps"
+NOT_SERVED = f"This cluster does not serve {MONITORING}/v1, so serviceMonitor and prometheusRule have no effect"
+
+
+@pytest.mark.usefixtures("namespace", "monitoring")
+def test_the_notes_name_the_address_that_the_alerts_lack(plane: Cluster) -> None:
+    values: Manifest = {"prometheusRule": {"enabled": True}}
+    assert NO_RUNBOOK in helm(plane, "install", "cluster-registry", values=values)
+    assert "runbook_url" not in plane.kubectl("get", "prometheusrules", "-n", NAMESPACE, "-o", "yaml")
+    values["prometheusRule"]["runbookURL"] = "https://docs.example.test/alerts"
+    notes = helm(plane, "upgrade", "cluster-registry", values=values)
+    assert NO_RUNBOOK not in notes
+    assert NOT_SERVED not in notes
+    assert "runbook_url: https://docs.example.test/alerts#" in plane.kubectl(
+        "get", "prometheusrules", "-n", NAMESPACE, "-o", "yaml"
+    )
+
+
+@pytest.mark.usefixtures("namespace")
+def test_the_notes_name_what_has_no_effect_without_the_operator(plane: Cluster) -> None:
+    notes = helm(plane, "install", "cluster-registry", values={"prometheusRule": {"enabled": True}})
+    assert NOT_SERVED in notes
+    assert NO_RUNBOOK not in notes
 
 
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["the defaults", "everything"])
