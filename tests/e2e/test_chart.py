@@ -29,6 +29,8 @@ CA = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
 RELEASES = ("cluster-registry", "cluster-registry-controller", "other")
 MONITORING = "monitoring.coreos.com"
 MONITORING_KINDS = ("ServiceMonitor", "PrometheusRule")
+MONITORING_VALUES = ("serviceMonitor", "prometheusRule", "dashboard")
+SERVED = ("--api-versions", f"{MONITORING}/v1")
 
 CI_VALUES: dict[str, Manifest] = {
     file.name.removesuffix("-values.yaml"): yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -345,6 +347,72 @@ def test_the_policy_for_the_network_lets_names_api_servers_and_clients_through(p
     health, metrics = policy["ingress"]
     assert health == {"ports": [{"port": "health"}]}
     assert metrics == {"ports": [{"port": "metrics"}], "from": EVERYTHING["networkPolicy"]["metricsFrom"]}
+
+
+def monitored(cluster: Cluster, values: Mapping[str, Any], *flags: str) -> list[Manifest]:
+    """Render the chart with all of its monitoring, and these values."""
+    enabled = {name: {"enabled": True} | values.get(name, {}) for name in MONITORING_VALUES}
+    found = yaml.safe_load_all(helm(cluster, "template", "other", CHART, *flags, values={**values, **enabled}))
+    return [manifest for manifest in found if manifest]
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["the defaults", "everything"])
+def test_a_service_monitor_finds_the_service_and_its_port(plane: Cluster, values: Manifest) -> None:
+    manifests = monitored(plane, values, *SERVED)
+    monitor, service = one(manifests, "ServiceMonitor"), one(manifests, "Service")
+    given = values.get("serviceMonitor", {})
+    selector = monitor["spec"]["selector"]
+    assert selector["matchLabels"]
+    assert set(selector) == {"matchLabels"}
+    assert selector["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["metadata"]["namespace"] == service["metadata"]["namespace"] == NAMESPACE
+    (endpoint,), (port,) = monitor["spec"]["endpoints"], service["spec"]["ports"]
+    assert endpoint == {"port": port["name"], "interval": given.get("interval", "30s")}
+    (container,) = one(manifests, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert port["targetPort"] in {found["name"] for found in container["ports"]}
+    assert given.get("labels", {}).items() <= monitor["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["the defaults", "everything"])
+def test_a_prometheus_rule_has_the_alerts_of_the_file(plane: Cluster, values: Manifest) -> None:
+    """Their annotation `runbook_url` begins with the address that was given, and is left out without one."""
+    given = values.get("prometheusRule", {})
+    expected = yaml.safe_load((Path(CHART) / "files" / "alerts.yaml").read_text(encoding="utf-8"))
+    for group in expected["groups"]:
+        for alert in group["rules"]:
+            page, _, anchor = alert["annotations"].pop("runbook_url").partition("#")
+            assert (page, anchor) == ("docs/alerts.md", alert["alert"].lower())
+            if given:
+                alert["annotations"]["runbook_url"] = f"{given['runbookURL']}#{anchor}"
+    rule = one(monitored(plane, values, *SERVED), "PrometheusRule")
+    assert rule["spec"] == expected
+    assert rule["metadata"]["namespace"] == NAMESPACE
+    assert given.get("labels", {}).items() <= rule["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["the defaults", "everything"])
+def test_a_dashboard_is_the_file_with_the_label_of_the_sidecar(plane: Cluster, values: Manifest) -> None:
+    given = values.get("dashboard", {})
+    manifest = one(monitored(plane, values), "ConfigMap")
+    (text,) = manifest["data"].values()
+    assert text == (Path(CHART) / "files" / "dashboard.json").read_text(encoding="utf-8").strip()
+    assert all(name.endswith(".json") for name in manifest["data"])
+    assert manifest["metadata"]["namespace"] == NAMESPACE
+    labels = given.get("labels", {"grafana_dashboard": "1"})
+    assert labels.items() <= manifest["metadata"]["labels"].items()
+    assert manifest["metadata"].get("annotations") == given.get("annotations")
+
+
+def test_the_monitoring_is_rendered_only_where_it_is_wanted_and_served(plane: Cluster) -> None:
+    """Each cluster serves ConfigMaps, so the dashboard needs only its value."""
+
+    def kinds(manifests: list[Manifest]) -> set[str]:
+        return {found["kind"] for found in manifests if found["kind"] in (*MONITORING_KINDS, "ConfigMap")}
+
+    assert kinds(monitored(plane, {}, *SERVED)) == {*MONITORING_KINDS, "ConfigMap"}
+    assert kinds(monitored(plane, {})) == {"ConfigMap"}
+    unwanted = yaml.safe_load_all(helm(plane, "template", "other", CHART, *SERVED, values={}))
+    assert kinds([manifest for manifest in unwanted if manifest]) == set()
 
 
 def test_helm_test_runs_the_check_with_the_account_and_options_of_the_daemon(plane: Cluster) -> None:
