@@ -1,19 +1,36 @@
-"""The chart's alerts, judged by promtool: each fires on the metrics of its fault, and no other one does."""
+"""The chart's alerts, judged by promtool: each fires on the metrics of its fault, and no other one does.
+
+The series of the faults of a simulated group are what its daemon exports. Those of the other faults, which are of time
+or of the process, are written here.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import math
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
 from hack.controlplane import ensure_binaries
+from registry_controller.api.meta import SYNC_DISABLED
+from registry_controller.report.metrics import PREFIX
+from registry_controller.status.gauges import Gauges
+from tests.sim.cluster.clock import virtual_clocks
+from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.member import Member
+from tests.sim.cluster.transport import Fault as WireFault
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy" / "helm" / "cluster-registry" / "files" / "alerts.yaml"
-P = "registrycontroller_"
+P = PREFIX
 STEPS = 420  # minutes of metrics
 FAST = {"0.5": "0+10x420", "60": "0+10x420", "+Inf": "0+10x420"}
 SLOW = {"0.5": "0+0x420", "60": "0+10x420", "+Inf": "0+10x420"}
@@ -54,27 +71,16 @@ FAULTS = {
     "ClusterRegistryDaemonMissing": Fault(
         {f'{P}build_info{{version="1"}}': None}, {"ClusterRegistryDaemonMissing": {}}
     ),
-    "ClusterRegistryPeerUnreachable": Fault(
-        {f'{P}peer_up{{peer="b"}}': f"0x{STEPS}"}, {"ClusterRegistryPeerUnreachable": PEER}
-    ),
     "ClusterRegistryPeerLost": Fault(
         {f'{P}peer_last_contact_timestamp_seconds{{peer="b"}}': f"0x{STEPS}"}, {"ClusterRegistryPeerLost": PEER}
-    ),
-    "ClusterRegistryKindNotRead": Fault(
-        {f'{P}reflector_stalled{{peer="b",kind="Secret"}}': f"1x{STEPS}"},
-        {"ClusterRegistryKindNotRead": PEER | {"kind": "Secret"}},
     ),
     **{
         alert: Fault({f'{P}copies{{rule="r",state="{state}"}}': f"3x{STEPS}"}, {alert: RULE})
         for alert, state in (
             ("ClusterRegistryCopiesFailing", "failing"),
-            ("ClusterRegistryCopiesConflicting", "conflicting"),
             ("ClusterRegistryCopiesBehind", "behind"),
         )
     },
-    "ClusterRegistryDeletionsHalted": Fault(
-        {f'{P}held{{peer="b",reason="DeletionHalted"}}': f"60x{STEPS}"}, {"ClusterRegistryDeletionsHalted": PEER}
-    ),
     # A token of seven hours that is not renewed; at the end 40 minutes are left.
     "ClusterRegistryReaderTokenExpires": Fault(
         {f"{P}reader_token_expiry_timestamp_seconds": f"25200x{STEPS}"}, {"ClusterRegistryReaderTokenExpires": {}}
@@ -120,9 +126,13 @@ def severities() -> dict[str, str]:
     return {rule["alert"]: rule["labels"]["severity"] for rule in group["rules"]}
 
 
-def case(changed: dict[str, str | None], alerts: dict[str, dict[str, str]]) -> dict[str, Any]:
-    """Write a test of promtool: these series, and after six hours exactly these alerts."""
-    series = {name: values for name, values in (HEALTHY | changed).items() if values is not None}
+def changed(series: dict[str, str | None]) -> dict[str, str]:
+    """Return the healthy series with these instead of theirs."""
+    return {name: values for name, values in (HEALTHY | series).items() if values is not None}
+
+
+def case(series: dict[str, str], alerts: dict[str, dict[str, str]], *, at_min: int = AT_MIN) -> dict[str, Any]:
+    """Write a test of promtool: these series, and at that minute exactly these alerts."""
     firing = []
     for alert, labels in alerts.items():
         shown = {"alertname": alert, "alertstate": "firing", "severity": severities()[alert], **labels}
@@ -131,7 +141,7 @@ def case(changed: dict[str, str | None], alerts: dict[str, dict[str, str]]) -> d
     return {
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "promql_expr_test": [{"expr": 'ALERTS{alertstate="firing"}', "eval_time": f"{AT_MIN}m", "exp_samples": firing}],
+        "promql_expr_test": [{"expr": 'ALERTS{alertstate="firing"}', "eval_time": f"{at_min}m", "exp_samples": firing}],
     }
 
 
@@ -142,25 +152,138 @@ def run(tmp_path: Path, tests: list[dict[str, Any]]) -> None:
     promtool("test", "rules", str(file))
 
 
+# --- Recorded faults ---------------------------------------------------------------------------------------------
+
+LABELS = {"sync": "yes"}
+COPIES = 120
+HEALTHY_MIN, FAULTY_MIN = 10, 40
+
+
+async def join(group: SimGroup) -> None:
+    """Form a group in which a has copies of many objects of b."""
+    await group.join()
+    many = rule("r", CONFIG_MAP, {"match": [{"labels": [{"matchLabels": LABELS}]}]})
+    many["metadata"]["annotations"] = {SYNC_DISABLED: "true"}
+    group["a"].create(many)
+    for number in range(COPIES):
+        group["b"].create(config_map(f"m-{number}", {"n": "1"}, labels=LABELS))
+    await group.settle()
+
+
+def lose_peer(group: SimGroup) -> None:
+    group.wire("a", "b").set(WireFault.REFUSED)
+
+
+def lose_right(group: SimGroup) -> None:
+    """Withdraw the right to read a kind, and end the watches that began with it."""
+    group.wire("a", "b").unallowed = {"configmaps"}
+    group.wire("a", "b").cut()
+
+
+def take_place(group: SimGroup) -> None:
+    """Create an object of a's own where the copy of an object of b's belongs."""
+    group["a"].create(config_map("taken", {"n": "mine"}))
+    group["b"].create(config_map("taken", {"n": "1"}, labels=LABELS))
+
+
+def delete_many(group: SimGroup) -> None:
+    """Delete more than half of the objects."""
+    for number in range(COPIES // 2 + 1):
+        group["b"].delete("ConfigMap", f"m-{number}", namespace="default")
+
+
+class Recorded(NamedTuple):
+    """A fault of a simulated group, and the labels of the alerts that fire then, by alert."""
+
+    inject: Callable[[SimGroup], None]
+    alerts: dict[str, dict[str, str]]
+
+
+RECORDED = {
+    "ClusterRegistryPeerUnreachable": Recorded(lose_peer, {"ClusterRegistryPeerUnreachable": PEER}),
+    "ClusterRegistryKindNotRead": Recorded(lose_right, {"ClusterRegistryKindNotRead": PEER | {"kind": "ConfigMap"}}),
+    "ClusterRegistryCopiesConflicting": Recorded(take_place, {"ClusterRegistryCopiesConflicting": RULE}),
+    "ClusterRegistryDeletionsHalted": Recorded(delete_many, {"ClusterRegistryDeletionsHalted": PEER}),
+}
+
+
+def read_samples(member: Member) -> dict[str, float]:
+    """Read the metrics of a member's daemon as Prometheus does: the value of each series, by its name and labels."""
+    assert member.daemon is not None
+    families: list[Metric] = list(text_string_to_metric_families(member.daemon.gauges.render("")[0].decode()))
+    found = {}
+    for sample in (sample for family in families for sample in family.samples if sample.name.startswith(PREFIX)):
+        labels = ",".join(f"{name}={json.dumps(value)}" for name, value in sample.labels.items())
+        found[f"{sample.name}{{{labels}}}"] = sample.value
+    return found
+
+
+def record(inject: Callable[[SimGroup], None], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Scrape a daemon once a minute, at first without the fault; return the series in the notation of promtool."""
+    began_s = math.nan
+
+    async def scenario(group: SimGroup) -> list[dict[str, float]]:
+        nonlocal began_s
+        await join(group)
+        began_s = asyncio.get_running_loop().time()
+        scrapes = []
+        for minute in range(HEALTHY_MIN + FAULTY_MIN):
+            if minute == HEALTHY_MIN:
+                inject(group)
+            scrapes.append(read_samples(group["a"]))
+            await asyncio.sleep(60.0)
+        return scrapes
+
+    # Timestamps count from the first scrape, as the time of promtool does.
+    defaults: dict[str, Any] = Gauges.__init__.__kwdefaults__
+    monkeypatch.setitem(defaults, "now_s", lambda: asyncio.get_running_loop().time() - began_s)
+    with virtual_clocks():
+        scrapes = simulate(scenario, n=2)
+    names = sorted(set().union(*scrapes))
+    return {name: " ".join(spell(scrape.get(name)) for scrape in scrapes) for name in names}
+
+
+def spell(value: float | None) -> str:
+    """Spell a sample for promtool; None where a scrape did not have it."""
+    if value is None:
+        return "_"
+    return f"{value:.6f}" if math.isfinite(value) else {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")
+
+
+@pytest.mark.parametrize("alert", RECORDED)
+def test_an_alert_fires_on_the_recorded_metrics_of_its_fault_and_no_other_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alert: str
+) -> None:
+    fault = RECORDED[alert]
+    assert alert in fault.alerts
+    series = record(fault.inject, monkeypatch)
+    moments = {HEALTHY_MIN - 1: {}, HEALTHY_MIN + FAULTY_MIN - 1: fault.alerts}
+    run(tmp_path, [case(series, alerts, at_min=minute) for minute, alerts in moments.items()])
+
+
+# --- Written faults ----------------------------------------------------------------------------------------------
+
+
 def test_promtool_finds_nothing_wrong_with_the_rules() -> None:
     assert "SUCCESS" in promtool("check", "rules", "--lint=all", "--lint-fatal", str(RULES))
 
 
 def test_every_alert_has_a_fault() -> None:
-    assert set(FAULTS) == set(severities())
+    assert FAULTS.keys().isdisjoint(RECORDED)
+    assert FAULTS.keys() | RECORDED.keys() == severities().keys()
 
 
 @pytest.mark.parametrize("alert", FAULTS)
 def test_an_alert_fires_on_its_fault_and_no_other_does(tmp_path: Path, alert: str) -> None:
     fault = FAULTS[alert]
     assert alert in fault.alerts
-    run(tmp_path, [case(fault.series, fault.alerts)])
+    run(tmp_path, [case(changed(fault.series), fault.alerts)])
 
 
 def test_no_alert_fires_while_nothing_is_wrong(tmp_path: Path) -> None:
-    run(tmp_path, [case(dict(changed), {}) for changed in FINE.values()])
+    run(tmp_path, [case(changed(dict(series)), {}) for series in FINE.values()])
 
 
 def test_a_test_of_promtool_can_fail(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="FAILED"):
-        run(tmp_path, [case({}, {"ClusterRegistryDaemonMissing": {}})])
+        run(tmp_path, [case(HEALTHY, {"ClusterRegistryDaemonMissing": {}})])
