@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import itertools
 import json
-import subprocess
+import os
 import sys
 import tempfile
 import time
@@ -38,14 +38,18 @@ def parser() -> argparse.ArgumentParser:
 
 def main(options: argparse.Namespace) -> int:
     """Run the group and Prometheus; return 1 when a query has no data, or an alert has an error."""
-    from hack.controlplane import ensure_binaries
+    from hack.controlplane import BuildError, ensure_binaries
     from tests.e2e.group import joined_group
 
-    programs = ensure_binaries(("prometheus",))
+    try:
+        programs = ensure_binaries(("prometheus",))
+    except BuildError as error:
+        print(f"hack/scrape: {error}", file=sys.stderr)
+        return 1
     values = ("controller.readerTokenExpirationSeconds=3600",)
-    with joined_group(3, prefix="scrape", values=values) as members, tempfile.TemporaryDirectory() as folder:
+    with joined_group(3, prefix="scrape", values=values) as members:
         targets = {member.name: urllib.parse.urlsplit(member.daemon.metrics_url).netloc for member in members}
-        with _prometheus(programs["prometheus"], Path(folder), targets) as server:
+        with _prometheus(programs["prometheus"], targets) as server:
             silent = _ask_all(server, members, until=time.monotonic() + 60 * options.minutes)
             wrong = _unwell_alerts(server)
     for name, query in silent:
@@ -70,11 +74,13 @@ def panel_queries() -> list[tuple[str, str]]:
 
 
 @contextlib.contextmanager
-def _prometheus(program: Path, folder: Path, targets: dict[str, str]) -> Iterator[str]:
-    """Run Prometheus with the alerts of the chart; yield its address."""
+def _prometheus(program: Path, targets: dict[str, str]) -> Iterator[str]:
+    """Run Prometheus with the alerts of the chart; yield its address. It ends with this program, also a killed one."""
+    from hack.controlplane.guardian import Guardian
     from hack.controlplane.ports import Port
+    from hack.controlplane.process import Process
 
-    port = Port()
+    guardian, port = Guardian(), Port()
     server = f"127.0.0.1:{port.number}"
     labels = [
         {"targets": [target], "labels": {"namespace": "cluster-registry", "cluster": name}}
@@ -83,26 +89,38 @@ def _prometheus(program: Path, folder: Path, targets: dict[str, str]) -> Iterato
     times = {"scrape_interval": f"{_SCRAPED_EVERY_S}s", "evaluation_interval": f"{_SCRAPED_EVERY_S}s"}
     jobs = [{"job_name": "cluster-registry", "static_configs": labels}]
     config = {"global": times, "rule_files": [str(FILES / "alerts.yaml")], "scrape_configs": jobs}
-    (folder / "prometheus.yml").write_text(json.dumps(config), encoding="utf-8")  # JSON is YAML
-    command = [str(program), f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
-    with (folder / "log").open("wb") as log:
-        running = subprocess.Popen([*command, f"--web.listen-address={server}"], stdout=log, stderr=log)
     try:
-        _wait_ready(running, server, folder / "log")
+        folder = Path(tempfile.mkdtemp(prefix="prometheus."))
+        guardian.own(folder)
+        (folder / "prometheus.yml").write_text(json.dumps(config), encoding="utf-8")  # JSON is YAML
+        running = Process(
+            "prometheus",
+            argv=[
+                str(program),
+                f"--config.file={folder}/prometheus.yml",
+                f"--storage.tsdb.path={folder}/data",
+                f"--web.listen-address={server}",
+            ],
+            env=os.environ,
+            log=folder / "log",
+            guardian=guardian,
+            ready=lambda: _missing(server),
+        )
+        running.start()
+        running.wait_ready()
         yield server
     finally:
-        running.terminate()
-        running.wait()
+        guardian.close()
         port.release()
 
 
-def _wait_ready(running: subprocess.Popen[bytes], server: str, log: Path) -> None:
-    while True:
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{server}/-/ready", timeout=5):
-            return
-        if running.poll() is not None:
-            sys.exit(f"hack/scrape: prometheus ended: {log.read_text(errors='replace')[-2000:]}")
-        time.sleep(0.2)
+def _missing(server: str) -> str | None:
+    """Return why Prometheus does not serve; None when it does."""
+    try:
+        with urllib.request.urlopen(f"http://{server}/-/ready", timeout=5):
+            return None
+    except OSError as error:
+        return str(error)
 
 
 def _ask_all(server: str, members: Sequence[Member], *, until: float) -> list[tuple[str, str]]:
