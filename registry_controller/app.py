@@ -271,7 +271,7 @@ class Daemon:
 
     def hand_over_restart(self) -> None:
         """Read our own kinds again, because events may be missing."""
-        self._metrics.ear_restarts_total.inc()
+        self._metrics.kopf_restarts_total.inc()
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.engine.registry_reader.request_read)
 

@@ -45,7 +45,7 @@ from registry_controller.report.logs import get_logger
 _log = get_logger(__name__)
 
 PLURALS: Final = (meta.CLUSTERS.resource, meta.RULES.resource, meta.FEATURES.resource)
-FINALIZER: Final = f"{meta.GROUP}/unused-by-the-ear"
+FINALIZER: Final = f"{meta.GROUP}/unused"
 """A finalizer of our own, so that kopf leaves that of another kopf operator alone. No object ever gets it."""
 
 _RESTART_FIRST_S: Final = 0.5

@@ -62,7 +62,7 @@ METRICS: Final = (
     ),
     Metric("condition_transitions_total", "counter", ("type", "status"), "Conditions whose status or reason changed."),
     Metric("kube_events_total", "counter", ("result",), "Kubernetes Events, by their result."),
-    Metric("ear_restarts_total", "counter", (), "Restarts of kopf, which watches our own kinds."),
+    Metric("kopf_restarts_total", "counter", (), "Restarts of kopf, which watches our own kinds."),
     Metric("tasks", "gauge", (), "Tasks of the daemon's event loop."),
     Metric("build_info", "gauge", ("version", "python"), "1, with the version of the daemon."),
 )  # fmt: skip
@@ -97,7 +97,7 @@ class Metrics:
         self.copy_delay_seconds = self._histogram("copy_delay_seconds")
         self.condition_transitions_total = self._counter("condition_transitions_total")
         self.kube_events_total = self._counter("kube_events_total")
-        self.ear_restarts_total = self._counter("ear_restarts_total")
+        self.kopf_restarts_total = self._counter("kopf_restarts_total")
         self.tasks = self._gauge("tasks")
         self.build_info = self._gauge("build_info")
         self.build_info.labels(version=__version__, python=platform.python_version()).set(1)

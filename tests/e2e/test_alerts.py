@@ -52,7 +52,7 @@ HEALTHY: dict[str, str] = {
     },
     f'{P}held{{peer="b",reason="OwnerSilent"}}': f"2x{STEPS}",
     f"{P}reader_token_expiry_timestamp_seconds": " ".join(["+Inf"] * STEPS),
-    f"{P}ear_restarts_total": f"0x{STEPS}",
+    f"{P}kopf_restarts_total": f"0x{STEPS}",
     **histogram("copy_delay_seconds", FAST),
     **histogram("workqueue_latency_seconds", FAST),
 }
@@ -90,7 +90,7 @@ FAULTS = {
         dict(histogram("workqueue_latency_seconds", SLOW)), {"ClusterRegistryQueueSlow": {}}
     ),
     "ClusterRegistryWatchRestarts": Fault(
-        {f"{P}ear_restarts_total": f"0+1x{STEPS}"}, {"ClusterRegistryWatchRestarts": {}}
+        {f"{P}kopf_restarts_total": f"0+1x{STEPS}"}, {"ClusterRegistryWatchRestarts": {}}
     ),
 }
 FINE = {

@@ -13,7 +13,7 @@ from tests.sim.cluster.apiserver import ApiServer
 from tests.sim.cluster.group import config_map
 from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.cluster.loop import run
-from tests.sim.cluster.member import SimEar
+from tests.sim.cluster.member import SimKopf
 from tests.sim.cluster.store import Store
 from tests.sim.cluster.transport import Life, SimTransport, Wire
 
@@ -100,8 +100,8 @@ def test_our_own_kinds_are_heard_in_order_of_each_object_only() -> None:
         def on_event(plural: str, event_type: str, body: dict[str, Any]) -> None:
             obj.append((event_type, body["metadata"]["uid"], body["spec"]["featureName"]))
 
-        ear = SimEar(wire, Life(), on_event, lambda: None)
-        ear.start()
+        kopf = SimKopf(wire, Life(), on_event, lambda: None)
+        kopf.start()
         for number in range(30):
             made = {"metadata": {"name": "gold"}, "spec": {"featureName": str(number)}}
             stored = store.create(BY_KIND["ClusterFeature"], "", made, manager="kubectl")
@@ -112,7 +112,7 @@ def test_our_own_kinds_are_heard_in_order_of_each_object_only() -> None:
                 stored = store.replace(BY_KIND["ClusterFeature"], key, _unversioned(changed), manager="kubectl")
             store.delete(BY_KIND["ClusterFeature"], key)
         await asyncio.sleep(10.0)
-        ear.stop()
+        kopf.stop()
         return obj
 
     obj = run(scenario)

@@ -50,7 +50,7 @@ class Ways(Protocol):
     def metrics(self) -> Metrics: ...
 
 
-class SimEar:
+class SimKopf:
     """What hears our own kinds in the place of kopf: what is there first, then every change.
 
     Only events of one object (one uid) come in order, as kopf's do. While the way home is broken it hears nothing, and
@@ -159,7 +159,7 @@ class Replica:
         self._member = member
         self._ways = ways
         self._task: asyncio.Task[None] | None = None
-        self._ear: SimEar | None = None
+        self._kopf: SimKopf | None = None
         self._life = Life()
 
     @property
@@ -191,8 +191,8 @@ class Replica:
 
     def hear_late(self, lag_s: float) -> None:
         """Let the daemon hear of our own kinds later than the other one from now on, once it has begun to listen."""
-        if self._ear is not None:
-            self._ear.lag_s = lag_s
+        if self._kopf is not None:
+            self._kopf.lag_s = lag_s
 
     def stand_still(self) -> None:
         """Let nothing reach the daemon, as when its process is stopped."""
@@ -208,8 +208,8 @@ class Replica:
 
     def list_own_kinds_again(self) -> None:
         """Let the daemon hear all objects of our own kinds once more, unless it has not begun to."""
-        if self._ear is not None and self.daemon is not None:
-            self._ear.list_again()
+        if self._kopf is not None and self.daemon is not None:
+            self._kopf.list_again()
 
     def show_pod(self, *, ready: bool) -> None:
         """Write the Pod as the kubelet does."""
@@ -258,12 +258,12 @@ class Replica:
             connect_peer=lambda credentials: self._connect(credentials, life),
             holder=(self.pod or member.name) if member.holds_leases else "",
         )
-        self._ear = ear = SimEar(wire, life, self.daemon.hand_over, self.daemon.hand_over_restart)
-        stand_in: Any = ear
+        self._kopf = kopf = SimKopf(wire, life, self.daemon.hand_over, self.daemon.hand_over_restart)
+        stand_in: Any = kopf
         try:
             await self.daemon.run(stand_in, self.ready)
         finally:
-            ear.stop()
+            kopf.stop()
             await writer.close()
             self.daemon = None
 

@@ -237,13 +237,13 @@ def test_what_ends_a_thread_or_the_process_is_said_in_the_same_form(lines: Lines
     def end() -> None:
         raise RuntimeError("bug")
 
-    thread = threading.Thread(target=end, name="ear")
+    thread = threading.Thread(target=end, name="kopf")
     thread.start()
     thread.join()
     error = RuntimeError("bug")
     sys.excepthook(RuntimeError, error, None)
     first, second = lines()
-    assert (first["logger"], first["thread"], first["error"]) == ("crash", "ear", "RuntimeError: bug")
+    assert (first["logger"], first["thread"], first["error"]) == ("crash", "kopf", "RuntimeError: bug")
     assert second["error"] == "RuntimeError: bug"
 
 
