@@ -1,0 +1,267 @@
+"""The checks of a cluster: each fault is one finding, of its cause; the servers are real ones on loopback."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from registry_controller.admin.checks import SiteChecks
+from registry_controller.admin.findings import CheckResult, Level, Problem
+from registry_controller.admin.group_status import DEFINITIONS
+from registry_controller.admin.sites import DEPLOYMENTS, connect_sites
+from registry_controller.api import meta
+from registry_controller.api.daemon_lease import lease_manifest
+from registry_controller.api.daemon_report import DaemonReport
+from registry_controller.api.meta import ClusterUID
+from registry_controller.cache.crds import read_bundled
+from registry_controller.kube.pod_exec import PODS
+from tests.unit.admin.api_server import NAMESPACE, ApiServer, running
+
+LABELS = {"app.kubernetes.io/component": "cluster-registry-controller"}
+IMAGE = "registry.invalid/cluster-registry:1"
+WAITING = {"name": "manager", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait longer for each step: on a machine that is busy, a sound server needs more than five seconds."""
+    for name in ("probe.STEP_S", "checks._STEP_S"):
+        monkeypatch.setattr(f"registry_controller.admin.{name}", 60.0)
+
+
+def cluster(server: ApiServer) -> dict[str, Any]:
+    """Return the Cluster of a member that is read."""
+    return {
+        "metadata": {"name": server.name, "uid": f"uid-{server.name}", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {
+            "clusterID": server.cluster_id,
+            "authInfo": {"secretRef": {"name": server.name, "namespace": NAMESPACE}},
+        },
+        "status": {"state": "Ready", "version": "v1.36.1"},
+    }
+
+
+def secret(server: ApiServer) -> dict[str, Any]:
+    """Return the Secret with the credentials of a member's reader."""
+    data = {"kubeconfig": base64.b64encode(server.kubeconfig.encode()).decode()}
+    info = {"name": server.name, "namespace": NAMESPACE}
+    return {"metadata": info, "type": meta.REGISTRY_SECRET_TYPE, "data": data}
+
+
+def lease(server: ApiServer, *, ago: timedelta) -> dict[str, Any]:
+    """Return the Lease of a daemon that renewed it so long ago."""
+    report = DaemonReport("0.9.1", "2026-01-01T00:00:00Z", server.name, ClusterUID(server.cluster_id))
+    found = lease_manifest(report, namespace=NAMESPACE, holder="pod", now=datetime.now(UTC) - ago)
+    return dict(found)
+
+
+def pod(name: str, *, ready: bool, **status: Any) -> dict[str, Any]:
+    """Return a Pod of the daemon."""
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    return {"metadata": {"name": name, "namespace": NAMESPACE}, "status": {"conditions": conditions, **status}}
+
+
+class World:
+    """Two members, a and b, where all is well; the checks run for a."""
+
+    def __init__(self) -> None:
+        self.a, self.b = ApiServer("a"), ApiServer("b")
+
+    def fill(self) -> None:
+        """Store the objects of the members, which run by now."""
+        for one, other in ((self.a, self.b), (self.b, self.a)):
+            for found in (one, other):
+                one.put(meta.CLUSTERS, cluster(found))
+                one.put(meta.SECRETS, secret(found))
+        container = {"name": "manager", "image": IMAGE}
+        spec = {"selector": {"matchLabels": LABELS}, "template": {"spec": {"containers": [container]}}}
+        self.a.put(
+            DEPLOYMENTS, {"metadata": {"name": "daemon", "namespace": NAMESPACE, "labels": LABELS}, "spec": spec}
+        )
+        self.a.put(PODS, pod("daemon-1", ready=True))
+        self.a.put(meta.LEASES, lease(self.a, ago=timedelta(seconds=20)))
+        for definition in read_bundled().values():
+            self.a.put(DEFINITIONS, definition)
+
+
+async def findings(folder: Path, change: Callable[[World], None], *, pre: bool = False) -> Sequence[CheckResult]:
+    """Return the findings of the checks in a world after a change."""
+    world = World()
+    async with running(world.a, world.b):
+        world.fill()
+        config = folder / "kubeconfig"
+        config.write_text(world.a.kubeconfig, encoding="utf-8")
+        change(world)
+        async with connect_sites([(config, None)], namespace=None) as sites:
+            (site,) = sites.require_all()
+            checks = SiteChecks(site, is_inside=False)
+            return await (checks.before(address=world.a.server) if pre else checks.after())
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A change of the world, and the one finding that it makes; `words` is a part of its message."""
+
+    change: Callable[[World], None]
+    subject: str
+    step: str
+    problem: Problem
+    words: str
+    level: Level = Level.FAIL
+
+
+HERE = "the current context"
+
+
+def own_version(text: str) -> Callable[[World], None]:
+    return lambda world: setattr(world.a, "version", text)
+
+
+def pods(*found: dict[str, Any]) -> Callable[[World], None]:
+    def change(world: World) -> None:
+        world.a.drop(PODS, "daemon-1", NAMESPACE)
+        for one in found:
+            world.a.put(PODS, one)
+
+    return change
+
+
+def state(at: str, name: str, **status: str) -> Callable[[World], None]:
+    return lambda world: getattr(world, at).find(meta.CLUSTERS, name).update(status=status)
+
+
+FAULTS = {
+    "an-old-server": Fault(
+        own_version("v1.29.9"), HERE, "api-server", Problem.OLD_SERVER, "Kubernetes v1.29.9 is older than 1.30"
+    ),
+    "a-version-that-cannot-be-read": Fault(
+        own_version("custom"), HERE, "api-server", Problem.OTHER, "'custom' cannot be read", Level.WARN
+    ),
+    "a-missing-definition": Fault(
+        lambda world: world.a.drop(DEFINITIONS, f"clusters.{meta.GROUP}"),
+        HERE, "definitions", Problem.OLD_DEFINITIONS, f"clusters.{meta.GROUP} are not installed",
+    ),
+    "an-own-right": Fault(
+        lambda world: world.a.forbidden.add(("get", "clusterfeatures")),
+        HERE, "own-rights", Problem.OWN_RIGHT, f"your user may not get clusterfeatures.{meta.GROUP}",
+    ),
+    "an-image-that-cannot-be-pulled": Fault(
+        pods(pod("daemon-2", ready=False, containerStatuses=[WAITING])),
+        HERE, "image", Problem.IMAGE, f"{IMAGE} cannot be pulled: ImagePullBackOff",
+    ),
+    "no-pod": Fault(pods(), HERE, "image", Problem.NO_POD, "no Pod of the Deployment daemon"),
+    "no-pod-that-is-ready": Fault(
+        pods(pod("daemon-2", ready=False)), HERE, "image", Problem.NO_POD, "no Pod is ready: see its log"
+    ),
+    "a-lease-that-is-not-renewed": Fault(
+        lambda world: world.a.put(meta.LEASES, lease(world.a, ago=timedelta(minutes=4))),
+        HERE, "daemon", Problem.NO_POD, "no daemon renewed its Lease within three minutes",
+    ),
+    "a-cluster-that-is-not-published": Fault(
+        lambda world: world.a.drop(meta.CLUSTERS, "a"), HERE, "published", Problem.NOT_PUBLISHED,
+        "waits until its daemon has created its Cluster",
+    ),
+    "a-secret-that-is-not-published": Fault(
+        lambda world: world.a.drop(meta.SECRETS, "a", NAMESPACE), HERE, "published", Problem.NOT_PUBLISHED,
+        f"waits until its daemon has published the Secret {NAMESPACE}/a",
+    ),
+    "two-clusters-with-the-own-id": Fault(
+        lambda world: world.a.put(meta.CLUSTERS, {**cluster(world.a), "metadata": {"name": "c"}}),
+        HERE, "published", Problem.NOT_PUBLISHED, "the Clusters a, c all have its own ID",
+    ),
+    "a-peer-whose-secret-is-missing": Fault(
+        lambda world: world.a.drop(meta.SECRETS, "b", NAMESPACE),
+        "b", "kubeconfig", Problem.NOT_SWAPPED, f"its Secret {NAMESPACE}/b is missing here",
+    ),
+    "a-peer-that-does-not-know-the-cluster": Fault(
+        lambda world: world.b.drop(meta.CLUSTERS, "a"),
+        "b", "as-seen", Problem.NOT_SWAPPED, "does not know this cluster",
+    ),
+    "a-peer-that-is-not-read": Fault(
+        state("a", "b", state="Failed", message="no answer in time"),
+        "b", "state", Problem.NOT_READ, "the daemon here does not read it: no answer in time",
+    ),
+    "a-peer-that-does-not-read-the-cluster": Fault(
+        state("b", "a", state="Failed", message="refused"),
+        "b", "as-seen", Problem.NOT_READ, "does not read this cluster: refused",
+    ),
+    "a-peer-whose-secret-is-no-kubeconfig": Fault(
+        lambda world: world.a.find(meta.SECRETS, "b", NAMESPACE).update(data={}),
+        "b", "kubeconfig", Problem.KUBECONFIG, f"Secret {NAMESPACE}/b: data.kubeconfig: is missing",
+    ),
+    "a-peer-whose-cluster-names-no-secret": Fault(
+        lambda world: world.a.find(meta.CLUSTERS, "b")["spec"].pop("authInfo"),
+        "b", "kubeconfig", Problem.KUBECONFIG, "its Cluster names no Secret",
+    ),
+    "a-peer-that-is-another-cluster": Fault(
+        lambda world: world.b.find(meta.NAMESPACES, "kube-system")["metadata"].update(uid="id-of-c"),
+        "b", "identity", Problem.OTHER_CLUSTER, "is another cluster: its ID is id-of-c, not id-of-b",
+    ),
+    "a-peer-that-refuses-the-token": Fault(
+        lambda world: setattr(world.b, "token", "another"),
+        "b", "token", Problem.UNAUTHORIZED, "does not accept the token (401)",
+    ),
+    "a-peer-whose-reader-lacks-a-right": Fault(
+        lambda world: world.b.forbidden.add(("list", "resourcesyncrules")),
+        "b", "rights", Problem.MISSING_RIGHT, "the reader may not list resourcesyncrules (403)",
+    ),
+    "a-peer-whose-certificate-ends-soon": Fault(
+        lambda world: world.b.show_certificate(days=20),
+        "b", "certificate", Problem.EXPIRES_SOON, "for 19 more days", Level.WARN,
+    ),
+    "a-peer-whose-clock-differs": Fault(
+        lambda world: setattr(world.b, "clock_ahead", timedelta(minutes=5)),
+        "b", "clock", Problem.CLOCK, "the clock of the API server differs by", Level.WARN,
+    ),
+}  # fmt: skip
+
+
+def is_bad(finding: CheckResult) -> bool:
+    return finding.level is not Level.OK
+
+
+async def test_a_group_that_is_well_passes_every_check(tmp_path: Path) -> None:
+    found = await findings(tmp_path, lambda _: None)
+    assert list(filter(is_bad, found)) == []
+    assert {(one.subject, one.step) for one in found} >= {
+        (HERE, "image"), (HERE, "daemon"), ("a", "identity"), ("b", "rights"), ("b", "state"), ("b", "as-seen"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+async def test_each_fault_is_one_finding_of_its_cause(tmp_path: Path, fault: Fault) -> None:
+    (found,) = filter(is_bad, await findings(tmp_path, fault.change))
+    assert (found.subject, found.step, found.level, found.problem) == (
+        fault.subject, fault.step, fault.level, fault.problem,
+    )  # fmt: skip
+    assert fault.words in found.message
+
+
+async def test_an_own_clock_that_differs_is_a_warning_of_both_checks(tmp_path: Path) -> None:
+    """The published address leads to the same API server."""
+
+    def change(world: World) -> None:
+        world.a.clock_ahead = timedelta(minutes=-5)
+
+    after = list(filter(is_bad, await findings(tmp_path, change)))
+    assert {(one.subject, one.step, one.problem) for one in after} == {
+        (HERE, "clock", Problem.CLOCK), ("a", "clock", Problem.CLOCK),
+    }  # fmt: skip
+    (before,) = filter(is_bad, await findings(tmp_path, change, pre=True))
+    assert (before.step, before.level, before.problem) == ("clock", Level.WARN, Problem.CLOCK)
+
+
+async def test_a_peer_that_is_disabled_is_not_asked(tmp_path: Path) -> None:
+    def change(world: World) -> None:
+        world.a.find(meta.CLUSTERS, "b")["metadata"]["annotations"] = {meta.CLUSTER_DISABLED: "true"}
+        world.b.token = "another"
+
+    found = await findings(tmp_path, change)
+    assert list(filter(is_bad, found)) == []
+    assert ("b", "state") in {(one.subject, one.step) for one in found}
