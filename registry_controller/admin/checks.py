@@ -15,12 +15,13 @@ from typing import Final
 from registry_controller.admin.findings import CheckResult, Level, Problem
 from registry_controller.admin.group_status import DEFINITIONS
 from registry_controller.admin.objects import key_of, mapping, message_of, read_or_none, state_of, with_id
+from registry_controller.admin.peer_leases import read_leases
 from registry_controller.admin.probe import OtherCA, build_target, compare_clocks, probe
 from registry_controller.admin.published import Published, find_published
 from registry_controller.admin.sites import Site
 from registry_controller.api import meta
 from registry_controller.api.cluster import State, read_cluster
-from registry_controller.api.daemon_lease import SELECTOR, read_lease
+from registry_controller.api.daemon_lease import SELECTOR
 from registry_controller.api.errors import (
     BadInput,
     Forbidden,
@@ -204,10 +205,7 @@ class SiteChecks:
         return self._ok("image", f"{image} runs")
 
     def _check_leases(self, manifests: Sequence[Manifest]) -> Sequence[CheckResult]:
-        leases = []
-        for manifest in manifests:
-            with contextlib.suppress(InvalidObject):
-                leases.append(read_lease(manifest))
+        leases = read_leases(manifests)
         if not leases:
             return []
         if not any(lease.is_current(datetime.now(UTC)) for lease in leases):

@@ -6,19 +6,26 @@ Law: what cannot be read is a problem, and never counts as well.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from registry_controller.admin.member_view import INTENDED, MemberObjects, SiteView, add_counts, view_member
+from registry_controller.admin.member_view import (
+    INTENDED,
+    MemberObjects,
+    PeerDaemon,
+    SiteView,
+    add_counts,
+    view_member,
+)
+from registry_controller.admin.peer_leases import read_leases, read_peer_leases
 from registry_controller.admin.sites import Site, Sites
 from registry_controller.api import meta
 from registry_controller.api.cluster import State
-from registry_controller.api.daemon_lease import SELECTOR, DaemonLease, read_lease
+from registry_controller.api.daemon_lease import SELECTOR, DaemonLease
 from registry_controller.api.daemon_report import CopyCounts, PeerReport, RuleReport
-from registry_controller.api.errors import Forbidden, InvalidObject, NotServed, RegistryError
+from registry_controller.api.errors import Forbidden, NotServed, RegistryError
 from registry_controller.api.meta import GVR
 
 DEFINITIONS: Final = GVR("apiextensions.k8s.io", "v1", "customresourcedefinitions", False)
@@ -43,6 +50,13 @@ class FoundMember(NamedTuple):
     def is_well(self) -> bool:
         """True for a member that is read."""
         return self.report is not None and self.report.state == State.READY.value
+
+    @property
+    def daemon(self) -> PeerDaemon:
+        """The daemon of the member, as the viewer knows it."""
+        if self.report is not None and self.report.is_local:
+            return PeerDaemon(self.viewer.version, self.viewer.definitions_since)
+        return self.viewer.peer_daemons.get(self.member.cluster_id, PeerDaemon())
 
 
 class RuleAt(NamedTuple):
@@ -147,22 +161,25 @@ def _spell_connection(one: FoundMember) -> str:
 
 
 async def read_group(sites: Sites, *, now: datetime) -> GroupStatus:
-    """Read the views of all sites at once."""
-    views = await asyncio.gather(*(_read_view(site, now=now) for site in sites.reached))
+    """Read the views of all sites at once; of one site alone, the Leases of its peers, too."""
+    is_alone = len(sites.reached) == 1 and not sites.failures
+    views = await asyncio.gather(*(_read_view(site, now=now, with_peers=is_alone) for site in sites.reached))
     failures = [SiteView(label=label, failure=text) for label, text in sites.failures.items()]
     return GroupStatus([*views, *failures])
 
 
-async def _read_view(site: Site, *, now: datetime) -> SiteView:
+async def _read_view(site: Site, *, now: datetime, with_peers: bool) -> SiteView:
     client = site.client
     try:
+        clusters = await site.list_clusters()
         objects = MemberObjects(
             cluster_id=site.cluster_id,
-            clusters=await site.list_clusters(),
+            clusters=clusters,
             rules=await client.list(meta.RULES),
             features=await client.list(meta.FEATURES),
             definitions=await _list_definitions(site),
             leases=await _list_leases(site),
+            peer_leases=await read_peer_leases(site, clusters) if with_peers else {},
         )
         version = await site.read_version()
     except RegistryError as error:
@@ -183,11 +200,7 @@ async def _list_leases(site: Site) -> Sequence[DaemonLease]:
         manifests = await site.client.list(meta.LEASES, namespace=site.daemon.namespace, labels=SELECTOR)
     except (Forbidden, NotServed):  # the status of the Clusters and rules is shown then
         return ()
-    found = []
-    for manifest in manifests:
-        with contextlib.suppress(InvalidObject):
-            found.append(read_lease(manifest))
-    return found
+    return read_leases(manifests)
 
 
 def build_document(status: GroupStatus) -> Mapping[str, Any]:
@@ -212,18 +225,7 @@ def _member_document(view: SiteView) -> Mapping[str, Any]:
         "daemon": {"version": view.version, "hasLease": view.has_lease, "renewed": view.renewed or None},
         "definitionsSince": view.definitions_since or None,
         "droppedFields": list(view.dropped),
-        "peers": [
-            {
-                "name": peer.name,
-                "clusterID": peer.cluster_id,
-                "isLocal": peer.is_local,
-                "state": peer.state,
-                "reason": peer.reason,
-                "since": peer.since or None,
-                "lastContact": peer.last_contact or None,
-            }
-            for peer in view.peers
-        ],
+        "peers": [_peer_document(view, peer) for peer in view.peers],
         "warnings": [{"cluster": one.cluster, "kind": one.kind, "message": one.message} for one in view.warnings],
         "rules": [
             {
@@ -236,6 +238,21 @@ def _member_document(view: SiteView) -> Mapping[str, Any]:
             for rule in view.rules
         ],
         "rulesLeftOut": view.rules_left_out,
+    }
+
+
+def _peer_document(view: SiteView, peer: PeerReport) -> Mapping[str, Any]:
+    daemon = FoundMember(view, MemberName(peer.cluster_id, peer.name), peer).daemon
+    return {
+        "name": peer.name,
+        "clusterID": peer.cluster_id,
+        "isLocal": peer.is_local,
+        "state": peer.state,
+        "reason": peer.reason,
+        "since": peer.since or None,
+        "lastContact": peer.last_contact or None,
+        "daemonVersion": daemon.version or None,
+        "definitionsSince": daemon.definitions_since or None,
     }
 
 

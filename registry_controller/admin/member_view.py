@@ -6,7 +6,7 @@ A daemon of an earlier version, and the original, write no Lease: their view has
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +26,10 @@ INTENDED: Final = frozenset({"Suspended", "NotAllowedHere", "ClosedHere"})
 
 @dataclass(frozen=True, slots=True)
 class MemberObjects:
-    """The objects of one cluster that a view is made of; `leases` have been parsed already."""
+    """The objects of one cluster that a view is made of; `leases` have been parsed already.
+
+    `peer_leases` are those that could be read in other members, by the ID of the member.
+    """
 
     cluster_id: ClusterUID
     clusters: Sequence[Manifest] = ()
@@ -34,6 +37,17 @@ class MemberObjects:
     features: Sequence[Manifest] = ()
     definitions: Sequence[Manifest] = ()
     leases: Sequence[DaemonLease] = ()
+    peer_leases: Mapping[ClusterUID, Sequence[DaemonLease]] = field(default_factory=dict)
+
+
+class PeerDaemon(NamedTuple):
+    """The daemon of another member: its version, and the creation of its oldest definition (RFC 3339).
+
+    Both are empty where they are not known.
+    """
+
+    version: str = ""
+    definitions_since: str = ""
 
 
 class ClusterWarning(NamedTuple):
@@ -51,6 +65,7 @@ class SiteView:
     `failure` is why the cluster could not be read; then all else is empty. `definitions_since` is the creation of the
     oldest definition (RFC 3339), `dropped` the fields that the definitions lack. `is_silent` is true where the daemon
     has a Lease, and did not renew it. Of several daemons in one cluster, the one that renewed its Lease last counts.
+    `peer_daemons` has the daemons of other members, by the ID of the member.
     """
 
     label: str
@@ -66,6 +81,7 @@ class SiteView:
     is_silent: bool = False
     has_lease: bool = False
     peers: Sequence[PeerReport] = ()
+    peer_daemons: Mapping[str, PeerDaemon] = field(default_factory=dict)
     warnings: Sequence[ClusterWarning] = ()
     rules: Sequence[RuleReport] = ()
     rules_left_out: int = 0
@@ -83,11 +99,11 @@ class SiteView:
 def view_member(label: str, objects: MemberObjects, *, server_version: str, now: datetime) -> SiteView:
     """Build the view of one member."""
     own = with_id(objects.clusters, objects.cluster_id)
-    leases = sorted(objects.leases, key=lambda one: str(one.renewed or ""), reverse=True)
-    reports = [one.report for one in leases if one.is_current(now) and one.report is not None]
+    leases = sorted(objects.leases, key=_renewal, reverse=True)
+    reports = _current_reports(leases, now=now)
     report = reports[0] if reports else None
     peers = list(_read_peers(objects)) if report is None else _merge_peers(report, reports[1:])
-    version = read_daemon_version(meta.annotations_of(own[0]).get(meta.DAEMON, "")) if own else ""
+    version = _annotated_version(own[0]) if own else ""
     created = sorted(str(meta.metadata_of(one).get("creationTimestamp") or "") for one in objects.definitions)
     renewed = leases[0].renewed if leases else None
     return SiteView(
@@ -103,10 +119,36 @@ def view_member(label: str, objects: MemberObjects, *, server_version: str, now:
         is_silent=bool(leases) and not leases[0].is_current(now),
         has_lease=bool(leases),
         peers=peers,
+        peer_daemons=dict(_read_peer_daemons(objects, now=now)),
         warnings=list(_list_warnings(objects.clusters)),
         rules=report.rules if report is not None else list(map(read_rule, objects.rules)),
         rules_left_out=report.rules_left_out if report is not None else 0,
     )
+
+
+def _renewal(lease: DaemonLease) -> str:
+    return str(lease.renewed or "")
+
+
+def _current_reports(leases: Sequence[DaemonLease], *, now: datetime) -> Sequence[DaemonReport]:
+    return [one.report for one in leases if one.is_current(now) and one.report is not None]
+
+
+def _annotated_version(cluster: Manifest) -> str:
+    return read_daemon_version(meta.annotations_of(cluster).get(meta.DAEMON, ""))
+
+
+def _read_peer_daemons(objects: MemberObjects, *, now: datetime) -> Iterator[tuple[str, PeerDaemon]]:
+    """Read the daemons of the other members from their Leases, or else from the annotations of their Clusters."""
+    for manifest in objects.clusters:
+        cluster = read_or_none(manifest)
+        if cluster is None or cluster.cluster_id == objects.cluster_id:
+            continue
+        leases = sorted(objects.peer_leases.get(cluster.cluster_id, ()), key=_renewal, reverse=True)
+        reports = _current_reports(leases, now=now)
+        created = sorted(one.created for one in reports[0].definitions if one.created) if reports else []
+        version = reports[0].version if reports else _annotated_version(manifest)
+        yield cluster.cluster_id, PeerDaemon(version, created[0] if created else "")
 
 
 def _merge_peers(report: DaemonReport, others: Sequence[DaemonReport]) -> Sequence[PeerReport]:

@@ -39,7 +39,8 @@ def status_command(ctx: click.Context, /, *, options: GlobalOptions, wait_s: flo
     """Show how the members of a group find each other, rules that are not in step, and copies by rule and owner.
 
     Reads the Lease of each daemon, or else the status of Clusters and rules. With one context, it shows the group as
-    this member finds it; with several, members by members.
+    this member finds it, and reads the Leases of the other members with the Secrets there; with several, members by
+    members.
 
     Exits 1 while anything is not well: a member that another one does not read or know, a daemon that does not run, a
     rule that is not in step. Rules that are suspended or not allowed do not count.

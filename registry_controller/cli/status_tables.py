@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from registry_controller.admin.group_status import FoundMember, GroupStatus, OwnerCopies
-from registry_controller.admin.member_view import SiteView
+from registry_controller.admin.member_view import PeerDaemon, SiteView
 from registry_controller.api.cluster import State
 from registry_controller.api.daemon_report import CopyCounts
 from registry_controller.api.names import CORE_RULES
@@ -33,7 +33,9 @@ def build_sections(status: GroupStatus, *, now: datetime, is_wide: bool = False)
     if len(status.views) == 1 and read:
         yield Section(f"members, as {read[0].title} sees them", _peers_table(status, now=now))
     elif read:
-        yield Section("members (lines) and how they find each other (columns)", _members_table(status, now=now))
+        yield Section(
+            "members (lines) and how they find each other (columns)", _members_table(status, now=now, is_wide=is_wide)
+        )
     if rules := [at for at in status.rules if not at.is_intended or read]:
         rows: list[Sequence[str | Cell]] = [
             [
@@ -58,7 +60,7 @@ def _is_plain(copies: OwnerCopies) -> bool:
     return copies.rule in CORE_RULES and not others
 
 
-def _members_table(status: GroupStatus, *, now: datetime) -> Table:
+def _members_table(status: GroupStatus, *, now: datetime, is_wide: bool) -> Table:
     members = status.members
     headings = ["MEMBER", "DAEMON", "CRDS", "KUBERNETES", "RENEWED", *(member.name for member in members)]
     rows: list[Sequence[str | Cell]] = []
@@ -67,7 +69,8 @@ def _members_table(status: GroupStatus, *, now: datetime) -> Table:
             words = Cell("cannot be read" if view.failure else "has left", Tone.BAD)
             rows.append([view.title, words, _NONE, _NONE, _NONE, *([_NONE] * len(members))])
             continue
-        cells = [_state_cell(one, now=now) for one in status.connections if one.viewer is view]
+        found = [one for one in status.connections if one.viewer is view]
+        cells = [_state_cell(one, now=now, with_contact=is_wide) for one in found]
         rows.append([view.title, *_daemon_cells(view, now=now), *cells])
     return Table(headings, rows, only_wide=frozenset({"KUBERNETES", "RENEWED"}))
 
@@ -80,6 +83,10 @@ def _daemon_cells(view: SiteView, *, now: datetime) -> Sequence[str | Cell]:
         view.server_version or _NONE,
         Cell(f"{renewed} ago" if renewed else "-", Tone.BAD if view.is_silent else Tone.PLAIN),
     ]
+
+
+def _peer_cells(daemon: PeerDaemon, *, now: datetime) -> Sequence[str | Cell]:
+    return [daemon.version or _NONE, format_age(daemon.definitions_since, now) or _NONE]
 
 
 def _peers_table(status: GroupStatus, *, now: datetime) -> Table:
@@ -95,20 +102,21 @@ def _peers_table(status: GroupStatus, *, now: datetime) -> Table:
                 _state_cell(one, now=None),
                 format_age(report.since, now) or _NONE,
                 "here" if report.is_local else f"{contact} ago" if contact else _NONE,
-                *(_daemon_cells(one.viewer, now=now)[:2] if report.is_local else [_NONE, _NONE]),
+                *(_daemon_cells(one.viewer, now=now)[:2] if report.is_local else _peer_cells(one.daemon, now=now)),
                 report.reason,
             ]
         )
     return Table(["MEMBER", "STATE", "SINCE", "LAST CONTACT", "DAEMON", "CRDS", "REASON"], rows)
 
 
-def _state_cell(one: FoundMember, *, now: datetime | None) -> Cell:
-    """Return the state of a member, with the time since then where `now` is given."""
+def _state_cell(one: FoundMember, *, now: datetime | None, with_contact: bool = False) -> Cell:
+    """Return the state of a member, with the time since then where `now` is given, and since the last contact."""
     if one.report is None:
         return Cell("unknown", Tone.BAD)
     state = one.report.state or "no answer yet"
     since = format_age(one.report.since, now) if now is not None else ""
-    text = f"{state} {since}".rstrip()
+    contact = format_age(one.report.last_contact, now) if with_contact else ""
+    text = f"{state} {since}".rstrip() + (f", contact {contact} ago" if contact else "")
     if one.report.is_local:
         text = "local" if one.is_well else f"local, {text}"
     tone = Tone.GOOD if one.is_well else Tone.WARNING if state == State.DISABLED.value else Tone.BAD

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from hack.controlplane.kubeconfig import write_kubeconfig
+from registry_controller import __version__
 from tests.e2e.commands import Ended, contexts, run
 from tests.e2e.group import Member, config_map, eventually, rule
 
@@ -66,7 +68,18 @@ def test_one_context_shows_the_group_as_this_member_finds_it(members: list[Membe
     done = status(kubeconfig, "--wait", "1m", of=("seen-1",))
     assert done.code == 0, done
     assert "members, as seen-1 sees them" in done.stdout
-    assert any(line.split()[:2] == ["seen-2", "Ready"] for line in done.stdout.splitlines())
+    (line,) = (words for words in map(str.split, done.stdout.splitlines()) if words[:2] == ["seen-2", "Ready"])
+    assert __version__ in line
+    found = {of: document(status(kubeconfig, "-o", "json", of=(of,)))["members"][0] for of in ("seen-1", "seen-2")}
+    (peer,) = (one for one in found["seen-1"]["peers"] if one["name"] == "seen-2")
+    assert peer["daemonVersion"] == __version__
+    assert peer["definitionsSince"] == found["seen-2"]["definitionsSince"] is not None
+
+
+def test_the_wide_form_has_the_last_contacts(members: list[Member], kubeconfig: Path) -> None:
+    status(kubeconfig, "--wait", "1m")
+    (line,) = (one for one in status(kubeconfig, "-o", "wide").stdout.splitlines() if one.startswith("seen-1  "))
+    assert re.search(r"  local  .*Ready .*, contact \d+[smh] ago$", line)
 
 
 def test_a_rule_that_is_not_in_step_is_shown_with_its_reason(members: list[Member], kubeconfig: Path) -> None:

@@ -18,7 +18,7 @@ from registry_controller.api.meta import ClusterUID
 from registry_controller.api.names import CORE_RULES
 from registry_controller.api.tombstone import Tombstone, tombstone_manifest
 from registry_controller.cli.output import Cell
-from registry_controller.cli.status_tables import build_sections, format_age
+from registry_controller.cli.status_tables import Section, build_sections, format_age
 
 NOW = datetime(2026, 1, 10, 12, 0, 0, tzinfo=UTC)
 ID = {name: ClusterUID(f"id-{name}") for name in "abc"}
@@ -44,6 +44,10 @@ def lease(found: DaemonReport | None, *, ago_s: float = 10.0) -> DaemonLease:
 
 def peer(name: str, state: str = "Ready", reason: str = "") -> PeerReport:
     return PeerReport(name, ID[name], state, reason, "2026-01-10T11:00:00Z", "2026-01-10T11:59:00Z")
+
+
+def texts(section: Section) -> list[list[str]]:
+    return [[cell if isinstance(cell, str) else cell.text for cell in row] for row in section.table.rows]
 
 
 def view(name: str, *leases: DaemonLease, clusters: Any = None, rules: Any = (), features: Any = ()) -> SiteView:
@@ -216,10 +220,49 @@ def test_the_tables_of_several_members_and_of_one() -> None:
         ["b", "0.2.0", "-", "Ready 60m", "local"],
     ]
     (section, *_) = build_sections(GroupStatus([one]), now=NOW)
-    assert [[cell if isinstance(cell, str) else cell.text for cell in row] for row in section.table.rows] == [
+    assert texts(section) == [
         ["a (here)", "local", "-", "here", "0.2.0", "-", ""],
         ["b", "Failed", "60m", "60s ago", "-", "-", "no answer"],
     ]
+
+
+def test_the_wide_table_of_several_members_has_the_last_contacts() -> None:
+    one = view("a", lease(report("a", peer("b", "Failed", "no answer"))))
+    two = view("b", lease(report("b", replace(peer("a"), last_contact=""))))
+    (section, *_) = build_sections(GroupStatus([one, two]), now=NOW, is_wide=True)
+    assert [*section.table.headings] == ["MEMBER", "DAEMON", "CRDS", "KUBERNETES", "RENEWED", "a", "b"]
+    assert texts(section) == [
+        ["a", "0.2.0", "-", "v1.36.0", "10s ago", "local", "Failed 60m, contact 60s ago"],
+        ["b", "0.2.0", "-", "v1.36.0", "10s ago", "Ready 60m", "local"],
+    ]
+
+
+DEFINED = (DefinitionReport("Cluster", "2026-01-09T12:00:00Z"), DefinitionReport("ClusterFeature"))
+
+
+@pytest.mark.parametrize(
+    ("leases", "shown"),
+    [
+        ((), ("0.1.0", "-")),
+        ((lease(report("b", definitions=DEFINED)), lease(None, ago_s=20)), ("0.2.0", "24h")),
+        ((lease(report("b", definitions=DEFINED), ago_s=600),), ("0.1.0", "-")),
+        ((lease(report("b")),), ("0.2.0", "-")),
+    ],
+    ids=["annotation", "lease", "lease-that-is-not-renewed", "lease-without-definitions"],
+)
+def test_one_member_shows_the_daemons_of_the_others(leases: Any, shown: tuple[str, str]) -> None:
+    """From their Leases, or else from the annotation of their Clusters."""
+    stored = [cluster("a"), cluster("b")]
+    objects = MemberObjects(
+        ID["a"], clusters=stored, leases=[lease(report("a", peer("b")))], peer_leases={ID["b"]: leases}
+    )
+    status = GroupStatus([view_member("kind-a", objects, server_version="v1.36.0", now=NOW)])
+    (section, *_) = build_sections(status, now=NOW)
+    assert texts(section)[1][:6] == ["b", "Ready", "60m", "60s ago", *shown]
+    (member,) = build_document(status)["members"]
+    own, other = member["peers"]
+    assert (own["daemonVersion"], other["daemonVersion"]) == ("0.2.0", shown[0])
+    assert other["definitionsSince"] == ("2026-01-09T12:00:00Z" if shown[1] != "-" else None)
 
 
 @pytest.mark.parametrize(
