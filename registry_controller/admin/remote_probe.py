@@ -74,7 +74,7 @@ async def _run_in_pod(site: Site, pods: Sequence[Manifest], request: ProbeReques
     try:
         right = Access("create", "", "pods", key.namespace, subresource="exec")
         if not await site.client.may(right):
-            return f"your user may not {right}"
+            return f"your user may not {right}; grant it to that user to check from there"
         transport = await connect_exec(kubeconfig=site.kubeconfig, context=site.context or None)
         try:
             line = msgspec.json.encode(request) + b"\n"

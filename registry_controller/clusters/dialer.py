@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotFound, RegistryError, Unauthorized
 from registry_controller.api.meta import ClusterUID
 from registry_controller.core.backoff import backoff_s
@@ -18,7 +19,7 @@ from registry_controller.kube.connect import Reader
 from registry_controller.kube.kubeconfig import Credentials
 from registry_controller.kube.watch import read_cluster_id
 from registry_controller.report.logs import get_logger
-from registry_controller.report.reasons import with_grant
+from registry_controller.report.reasons import describe_chart_grant, with_remedy
 
 log = get_logger(__name__)
 
@@ -48,7 +49,8 @@ async def read_proven_id(reader: Reader) -> ClusterUID:
     except NotFound as error:
         raise RegistryError(f"{reader.server} has no namespace kube-system that we may read: {error}") from None
     except Forbidden as error:
-        raise Forbidden(with_grant(error, is_local=False), lacks_right=error.lacks_right) from None
+        words = with_remedy(error, describe_chart_grant(meta.READER_AGGREGATED, place="there"))
+        raise Forbidden(words, lacks_right=error.lacks_right) from None
 
 
 def pause_s(attempt: int, *, cap_s: float = _PAUSE_CAP_S) -> float:

@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from registry_controller.api.errors import NotFound, RegistryError
+from registry_controller.api.errors import Forbidden, NotFound, RegistryError
 from registry_controller.group.members import MemberConnection
 from registry_controller.group.ownership import Owner
 from registry_controller.group.streams import MemberStream
 from registry_controller.kube.discover import has_definition
 from registry_controller.kube.object import decode_object
-from registry_controller.report.reasons import with_grant
 from registry_controller.sync.reconciler import ASK_TIMEOUT_S
 
 
@@ -75,9 +74,9 @@ async def _ask_member(connection: MemberConnection, owner: Owner) -> Answer:
         gvr = await discovery.resolve(kind)
         try:
             found = decode_object(await reader.get(gvr, owner.key, timeout_s=ASK_TIMEOUT_S), kind=kind)
-        except NotFound as error:
-            if not error.names_object:
-                return Answer(Existence.UNKNOWN, f"{connection.name}: {error}")
+        except (Forbidden, NotFound) as error:
+            if isinstance(error, Forbidden) or not error.names_object:
+                return Answer(Existence.UNKNOWN, f"{connection.name}: {streams[0].explain(error)}")
             if has_definition(kind) and not await discovery.may_create(kind):
                 return Answer(Existence.UNKNOWN, f"{connection.name} is about to serve {kind} no more")
             is_there = False
@@ -85,7 +84,7 @@ async def _ask_member(connection: MemberConnection, owner: Owner) -> Answer:
             is_there = found.uid == owner.uid
         await connection.dialer.prove(reader)  # another cluster may answer at its address since it was proven
     except RegistryError as error:
-        return Answer(Existence.UNKNOWN, f"{connection.name}: {with_grant(error, is_local=False)}")
+        return Answer(Existence.UNKNOWN, f"{connection.name}: {error}")
     if not connection.dialer.cluster_id:
         return Answer(Existence.UNKNOWN, f"{connection.name} does not show its ID: its namespace kube-system is hidden")
     if connection.reader is not reader or connection.dialer.cluster_id != owner.cluster:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, RegistryError, Unreachable
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.api.selection import Selection
@@ -17,7 +16,7 @@ from registry_controller.api.selectors import parse_selector
 from registry_controller.group.objects import EventType, Object, ObjectOrigin, read_object
 from registry_controller.kube.object import PartialObject
 from registry_controller.report.logs import get_logger
-from registry_controller.report.reasons import describe_grant, with_remedy
+from registry_controller.report.reasons import describe_read_grant, with_remedy
 from registry_controller.watch.event_handler import EventHandler
 
 log = get_logger(__name__)
@@ -213,14 +212,18 @@ class MemberStream(EventHandler):
 
     def on_error(self, error: RegistryError) -> None:
         """Note that the objects may be out of date; the connection logs a member that does not answer."""
-        grant = describe_grant(meta.READER_AGGREGATED, place="there")
-        reason = with_remedy(error, "grant it there to the account of this program" if self._by_context else grant)
+        reason = self.explain(error)
         if reason != self.problem and not isinstance(error, Unreachable):
             log.warning("objects cannot be read", member=self._member, resource=self.request.resource, error=reason)
         if isinstance(error, Forbidden) and error.lacks_right:
             self.is_refused = True
             self._refused(self)
         self.mark_stale(reason)
+
+    def explain(self, error: RegistryError) -> str:
+        """Return the message of an error of the member; for a right that is missing, with what grants it."""
+        grant = "grant it there to the account of this program" if self._by_context else describe_read_grant()
+        return with_remedy(error, grant)
 
     def on_recovered(self) -> None:
         """Note that the objects are current again; after a list that was reported already."""

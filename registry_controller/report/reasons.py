@@ -134,10 +134,14 @@ def describe_labels(label: str) -> str:
     return f'with a ClusterRole labelled {label}: "true"'
 
 
-def with_grant(error: RegistryError, *, is_local: bool) -> str:
-    """Return an error's message; for a right that is missing, with what grants it here or at the peer (S3)."""
-    label = meta.CONTROLLER_AGGREGATED if is_local else meta.READER_AGGREGATED
-    return with_remedy(error, f"{describe_grant(label, place='here' if is_local else 'there')}, as the chart does")
+def describe_read_grant() -> str:
+    """Return how to grant the reader of a member the right to a kind that no rule need name (S3)."""
+    return f"{describe_rule_grant(meta.READER_AGGREGATED, place='there')} for a rule of that kind"
+
+
+def describe_chart_grant(label: str, *, place: str) -> str:
+    """Return how to grant a right that no rule needs, and every member: only the chart gives it (S3)."""
+    return f"{describe_grant(label, place=place)}, as the chart does"
 
 
 def with_remedy(error: RegistryError, remedy: str) -> str:

@@ -97,7 +97,7 @@ def test_get_names_the_missing_right_of_a_member_and_what_grants_it(members: lis
     assert ended.code == 1
     assert f"{second.name}: " in ended.stderr
     assert "reader-aggregated" in ended.stderr
-    assert "as the chart does" not in ended.stderr
+    assert "`registry-controller rbac` prints it for a rule of that kind" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

@@ -88,7 +88,11 @@ def test_an_object_in_another_version_is_news() -> None:
 @pytest.mark.parametrize(
     ("error", "by_context", "end"),
     [
-        (Forbidden("watch pods.v1: 403 Forbidden", lacks_right=True), False, 'reader-aggregated: "true" there'),
+        (
+            Forbidden("watch pods.v1: 403 Forbidden", lacks_right=True),
+            False,
+            "`registry-controller rbac` prints it for a rule of that kind",
+        ),
         (
             Forbidden("watch pods.v1: 403 Forbidden", lacks_right=True),
             True,

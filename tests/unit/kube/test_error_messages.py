@@ -39,7 +39,7 @@ from registry_controller.kube.pem import read_ca
 from registry_controller.kube.rest_config import check_contexts
 from registry_controller.kube.watch import read_cluster_id
 from registry_controller.kube.writer import connect_local
-from registry_controller.report.reasons import with_grant
+from registry_controller.report.reasons import describe_chart_grant, with_remedy
 
 CA = trustme.CA()
 CA_PEM = CA.cert_pem.bytes().decode()
@@ -297,7 +297,7 @@ async def test_a_missing_right_names_the_request_and_the_label_that_grants_it() 
     assert error.lacks_right
     label = "cluster-registry.k8s.cisco.com/reader-aggregated"
     grant = f'grant it with a ClusterRole labelled {label}: "true" there, as the chart does'
-    message = with_grant(error, is_local=False)
+    message = with_remedy(error, describe_chart_grant(label, place="there"))
     assert message == f"{WHAT}: 403 Forbidden; {grant}"
     check_message(message, where="there")
 

@@ -128,6 +128,7 @@ async def test_a_refusal_is_logged_once_with_what_to_do_and_tried_again_each_min
         (line,) = warned
         assert "cannot write the Lease of this daemon" in str(line["msg"])
         assert "grant the daemon get, list, create, update and delete of leases.coordination" in str(line["advice"])
+        assert "as the Role of the chart does" in str(line["advice"])
         world.server.forbidden = set()
         await asyncio.sleep(RENEWAL_S)
         assert world.stored() is not None
