@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "-n", "in_namespace", metavar="NAMESPACE", help="The object's namespace, when NAME is not NAMESPACE/NAME."
 )
 @dry_run_options
-@global_options(contexts=Contexts.MANY, forms=(Form.TEXT, Form.JSON, Form.YAML), has_namespace=False)
+@global_options(contexts=Contexts.MANY, forms=(Form.TEXT, Form.WIDE, Form.JSON, Form.YAML), has_namespace=False)
 @click.pass_context
 def explain_command(
     ctx: click.Context,

@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from registry_controller.api.errors import InvalidObject
+from registry_controller.api.meta import GroupKind
 from registry_controller.api.selectors import parse_selector
 from registry_controller.cli.failures import FAILED, run_to_end
 from registry_controller.cli.global_options import Contexts, Decorator, GlobalOptions, global_options
 from registry_controller.cli.options import seconds
-from registry_controller.cli.output import Cell, Form, Printer, Table, Tone, align_columns
+from registry_controller.cli.output import Cell, Form, Printer, Table, Tone, align_columns, object_name
 from registry_controller.cli.status_tables import format_age
 
 if TYPE_CHECKING:
     from registry_controller.group import Event, Group, Object, Watch
 
 _HEADINGS: Final = ("CLUSTER", "NAMESPACE", "NAME", "AGE", "LABELS")
+_FORMS: Final = (Form.TEXT, Form.WIDE, Form.NAME, Form.JSON, Form.YAML)
+_DOCUMENTS: Final = (Form.JSON, Form.YAML)
 _ONLY_WIDE: Final = frozenset({"LABELS"})
 _DEFAULT_NAMESPACE: Final = "default"
 
@@ -79,7 +82,7 @@ def _question_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.command("get")
 @_question_options
 @click.option("-w", "--watch", "is_watching", is_flag=True, help="Show changes, too, until Ctrl-C.")
-@global_options(contexts=Contexts.MANY, forms=(Form.TEXT, Form.WIDE, Form.JSON, Form.YAML), has_namespace=False)
+@global_options(contexts=Contexts.MANY, forms=_FORMS, has_namespace=False)
 @click.pass_context
 def get_command(ctx: click.Context, /, *, options: GlobalOptions, question: _Question, is_watching: bool) -> None:
     """Show objects of one kind in all members of a group.
@@ -119,7 +122,7 @@ def _run(ctx: click.Context, options: GlobalOptions, question: _Question, *, is_
     if question.all_namespaces and (question.in_namespace or question.name):
         raise click.UsageError("-A goes with neither -n nor NAME", ctx)
     if is_watching and options.printer.is_for_programs:
-        raise click.UsageError("--watch prints lines: it has no -o json or yaml", ctx)
+        raise click.UsageError("--watch prints lines: it has no -o json, yaml or name", ctx)
     try:
         parse_selector(question.labels)
     except InvalidObject as error:
@@ -145,7 +148,7 @@ async def _show(options: GlobalOptions, question: _Question, *, is_watching: boo
             namespace=question.namespace,
             label_selector=question.labels,
             field_selector=f"metadata.name={question.name}" if question.name else "",
-            metadata_only=not printer.is_for_programs,
+            metadata_only=printer.form not in _DOCUMENTS,
         )
         answer = _Answer(group, question)
         await answer.read(watch)
@@ -207,12 +210,14 @@ class _Answer:
 
     def print_all(self, printer: Printer) -> None:
         """Print the objects to the standard output, and the problems to the standard error."""
-        if printer.is_for_programs:
+        found = [(name, obj) for name, held in sorted(self._objects.items()) for _, obj in sorted(held.items())]
+        if printer.form is Form.NAME:
+            printer.print_names(object_name(GroupKind(obj.kind.group, obj.kind.kind), obj.name) for _, obj in found)
+        elif printer.is_for_programs:
             printer.print_document(self._document())
         else:
-            rows = [_row(name, obj) for name, held in sorted(self._objects.items()) for _, obj in sorted(held.items())]
-            printer.print_table(Table(_HEADINGS, rows, _ONLY_WIDE))
-            if not rows and not self.problems:
+            printer.print_table(Table(_HEADINGS, [_row(name, obj) for name, obj in found], _ONLY_WIDE))
+            if not found and not self.problems:
                 printer.say("no member has such an object")
         for name, problem in sorted(self.problems.items()):
             printer.say(f"{name}: {problem}", Tone.BAD)

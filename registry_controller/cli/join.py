@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from registry_controller.admin.sites import Site
     from registry_controller.admin.swap import Change
 
-_FORMS: Final = (Form.TEXT, Form.JSON, Form.YAML)
+_FORMS: Final = (Form.TEXT, Form.WIDE, Form.JSON, Form.YAML)
 
 
 def _read_pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Mapping[str, str]:

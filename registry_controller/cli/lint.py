@@ -90,7 +90,7 @@ class Examined(NamedTuple):
 @click.option("--fix", is_flag=True, help="Move a misplaced `name` and `namespace` under `objectKey`, in the files.")
 @click.argument("files", nargs=-1, metavar="[FILE|DIR|-]...", type=click.Path(path_type=Path, allow_dash=True))
 @file_option(help="The same as an argument.", required=False, name="more")
-@global_options(contexts=Contexts.NONE, forms=(Form.TEXT, Form.JSON, Form.YAML))
+@global_options(contexts=Contexts.NONE, forms=(Form.TEXT, Form.WIDE, Form.JSON, Form.YAML))
 @click.pass_context
 def lint_command(
     ctx: click.Context, /, files: tuple[Path, ...], *, options: GlobalOptions, more: Sequence[Path], fix: bool

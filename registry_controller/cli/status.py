@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from registry_controller.api import meta
 from registry_controller.cli.failures import run_to_end
 from registry_controller.cli.global_options import Contexts, GlobalOptions, global_options
 from registry_controller.cli.options import seconds
-from registry_controller.cli.output import Form, Tone
+from registry_controller.cli.output import Form, Tone, object_name
 
 if TYPE_CHECKING:
     from registry_controller.admin.group_status import GroupStatus
 
-_FORMS: Final = (Form.TEXT, Form.WIDE, Form.JSON, Form.YAML)
+_FORMS: Final = (Form.TEXT, Form.WIDE, Form.NAME, Form.JSON, Form.YAML)
 _POLL_S: Final = 1.0
 _WATCH_S: Final = 2.0
 
@@ -54,7 +55,7 @@ def status_command(ctx: click.Context, /, *, options: GlobalOptions, wait_s: flo
     if watch and wait_s:
         raise click.UsageError("--watch does not end by itself: give no --wait with it", ctx)
     status = run_to_end(_watch(options) if watch else _wait(options, wait_s=wait_s))
-    _print_status(options, status)
+    print_status(options, status)
     if status.problems:
         sys.exit(1)
 
@@ -89,17 +90,20 @@ async def _watch(options: GlobalOptions) -> GroupStatus:
         if status != before:
             if before is not None and not options.printer.is_for_programs:
                 click.echo()
-            _print_status(options, status)
+            print_status(options, status)
             before = status
         await asyncio.sleep(_WATCH_S)
 
 
-def _print_status(options: GlobalOptions, status: GroupStatus) -> None:
+def print_status(options: GlobalOptions, status: GroupStatus) -> None:
+    """Print the status to the standard output, and its problems to the standard error."""
     from registry_controller.admin.group_status import build_document  # noqa: PLC0415
     from registry_controller.cli.status_tables import build_sections  # noqa: PLC0415
 
     printer = options.printer
-    if printer.is_for_programs:
+    if printer.form is Form.NAME:
+        printer.print_names(object_name(meta.CLUSTER_KIND, member.name) for member in status.members)
+    elif printer.is_for_programs:
         printer.print_document(build_document(status))
     else:
         for section in build_sections(status, now=datetime.now(UTC), is_wide=printer.form is Form.WIDE):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-from registry_controller.cli import COMMANDS, failures
+import click
+import pytest
+
+from registry_controller.cli import COMMANDS, failures, program
 from registry_controller.cli.global_options import VALUE_FLAGS
 from registry_controller.cli.output import Form
 from tests.docs.documents import ROOT, table
@@ -29,6 +32,21 @@ def test_the_page_has_every_global_flag() -> None:
 
 def test_the_page_has_every_form_that_all_commands_share() -> None:
     assert _words("form") == {form.value for form in Form}
+
+
+@pytest.mark.parametrize("form", [Form.WIDE, Form.NAME, Form.DIFF])
+def test_the_page_has_every_command_that_has_a_form(form: Form) -> None:
+    (row,) = (row for row in table(PAGE, header="form") if row[0] == f"`{form.value}`")
+    named = {name for name in re.findall(r"`([^`]+)`", row[1]) if name in COMMANDS}
+    context = click.Context(program)
+    found = {name: program.get_command(context, name) for name in COMMANDS}
+    forms = {
+        name: parameter.type.choices
+        for name, command in found.items()
+        for parameter in (command.params if command is not None else ())
+        if parameter.name == "form" and isinstance(parameter.type, click.Choice)
+    }
+    assert named == {name for name, choices in forms.items() if form.value in choices}
 
 
 def test_the_page_has_every_exit_code() -> None:

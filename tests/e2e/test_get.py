@@ -86,6 +86,8 @@ def test_get_shows_the_objects_of_all_members(members: list[Member], merged: Pat
     ended = run(first.cluster.kubeconfig, "get", "cm", "shown", "--member", second.name, "-o", "wide")
     assert [line.split()[0] for line in ended.stdout.splitlines()] == ["CLUSTER", second.name]
     assert "get=yes" in ended.stdout
+    ended = run(merged, "get", "cm", "shown", "-o", "name", *contexts([first.name, second.name]))
+    assert (ended.code, ended.stdout) == (0, 2 * "configmap/shown\n")
     ended = run(first.cluster.kubeconfig, "get", "cm", "nowhere")
     assert (ended.code, ended.stdout) == (0, "")
     assert "no member has such an object" in ended.stderr

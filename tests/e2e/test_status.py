@@ -62,6 +62,8 @@ def test_a_group_that_is_well_is_shown_members_by_members(members: list[Member],
     assert [one["name"] for one in found["members"]] == ["seen-1", "seen-2"]
     assert all(one["daemon"]["version"] for one in found["members"])
     assert yaml.safe_load(status(kubeconfig, "-o", "yaml").stdout)["isWell"] is True
+    names = status(kubeconfig, "-o", "name").stdout.splitlines()
+    assert names == [f"cluster.clusterregistry.k8s.cisco.com/{member.name}" for member in members]
 
 
 def test_one_context_shows_the_group_as_this_member_finds_it(members: list[Member], kubeconfig: Path) -> None:

@@ -17,7 +17,9 @@ from registry_controller.api.daemon_report import CopyCounts, DaemonReport, Defi
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.names import CORE_RULES
 from registry_controller.api.tombstone import Tombstone, tombstone_manifest
-from registry_controller.cli.output import Cell
+from registry_controller.cli.global_options import GlobalOptions
+from registry_controller.cli.output import Cell, Form
+from registry_controller.cli.status import print_status
 from registry_controller.cli.status_tables import Section, build_sections, format_age
 
 NOW = datetime(2026, 1, 10, 12, 0, 0, tzinfo=UTC)
@@ -263,6 +265,14 @@ def test_one_member_shows_the_daemons_of_the_others(leases: Any, shown: tuple[st
     own, other = member["peers"]
     assert (own["daemonVersion"], other["daemonVersion"]) == ("0.2.0", shown[0])
     assert other["definitionsSince"] == ("2026-01-09T12:00:00Z" if shown[1] != "-" else None)
+
+
+def test_the_form_name_has_the_clusters_of_all_members(capsys: pytest.CaptureFixture[str]) -> None:
+    status = GroupStatus([view("b", lease(report("b", peer("a"), peer("c", "Failed", "no answer"))))])
+    print_status(GlobalOptions(form=Form.NAME), status)
+    shown = capsys.readouterr()
+    assert shown.out.splitlines() == [f"cluster.{meta.GROUP}/{name}" for name in "abc"]
+    assert shown.err == "b: c is Failed: no answer\n"
 
 
 @pytest.mark.parametrize(

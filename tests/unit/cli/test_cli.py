@@ -9,6 +9,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 from click.testing import CliRunner, Result
@@ -188,6 +189,20 @@ def test_the_help_of_a_command_has_examples_that_are_commands(command: str) -> N
         assert example.split()[0] == command
         for option in re.findall(r"(?<=\s)--?[a-z][a-z-]*", re.split(r"[<|]", example)[0]):
             assert re.search(rf"^\s.*{option}\b", text.partition("Options:")[2], re.MULTILINE), option
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_a_form_that_a_command_lacks_is_refused_with_those_that_it_has(command: str) -> None:
+    """A command without forms has no such option."""
+    found = program.get_command(click.Context(program), command)
+    assert found is not None
+    choices = [one.type.choices for one in found.params if one.name == "form" and isinstance(one.type, click.Choice)]
+    result = invoke(command, "-o", "no-such-form")
+    assert (result.exit_code, result.stdout) == (2, "")
+    if choices:
+        assert all(f"'{form}'" in result.stderr for form in choices[0])
+    else:
+        assert "-o" in result.stderr
 
 
 def test_a_missing_right_of_the_user_is_named_and_who_needs_it() -> None:
