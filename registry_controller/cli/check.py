@@ -12,7 +12,7 @@ import click
 
 from registry_controller.cli.failures import run_to_end
 from registry_controller.cli.global_options import Contexts, GlobalOptions, global_options
-from registry_controller.cli.output import Cell, Form, Table, Tone
+from registry_controller.cli.output import Cell, Form, Table, Tone, progress
 
 if TYPE_CHECKING:
     from registry_controller.admin.findings import CheckResult
@@ -48,7 +48,9 @@ def check_command(ctx: click.Context, /, *, options: GlobalOptions, pre: bool, a
         raise click.UsageError("--address is for --pre: afterwards the published address is checked", ctx)
     if address and len(options.contexts) > 1:
         raise click.UsageError("--address is the address of one cluster: give one --context with it", ctx)
-    found = run_to_end(_check(options, pre=pre, address=_read_address(ctx, address)))
+    work = _check(options, pre=pre, address=_read_address(ctx, address))
+    with progress("checking the clusters" if pre else "checking the clusters and their peers"):
+        found = run_to_end(work)
     _print_findings(options, found)
     if any(finding.is_failure for _, finding in found):
         sys.exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -13,12 +14,13 @@ from registry_controller.api import meta
 from registry_controller.cli.failures import run_to_end
 from registry_controller.cli.global_options import Contexts, GlobalOptions, global_options
 from registry_controller.cli.options import seconds
-from registry_controller.cli.output import Form, Tone, object_name
+from registry_controller.cli.output import Form, Tone, object_name, progress
 
 if TYPE_CHECKING:
     from registry_controller.admin.group_status import GroupStatus
 
 _FORMS: Final = (Form.TEXT, Form.WIDE, Form.NAME, Form.JSON, Form.YAML)
+_READING: Final = "reading the members of the group"
 _POLL_S: Final = 1.0
 _WATCH_S: Final = 2.0
 
@@ -73,7 +75,8 @@ async def _wait(options: GlobalOptions, *, wait_s: float) -> GroupStatus:
     loop = asyncio.get_running_loop()
     deadline, reported = loop.time() + wait_s, ""
     while True:
-        status = await _read(options)
+        with progress(_READING):
+            status = await _read(options)
         if not status.problems or loop.time() >= deadline:
             return status
         if status.problems[0] != reported:
@@ -86,7 +89,8 @@ async def _watch(options: GlobalOptions) -> GroupStatus:
     """Print each status that differs from the one before. It ends by Ctrl-C only."""
     before: GroupStatus | None = None
     while True:
-        status = await _read(options)
+        with progress(_READING) if before is None else contextlib.nullcontext():
+            status = await _read(options)
         if status != before:
             if before is not None and not options.printer.is_for_programs:
                 click.echo()
