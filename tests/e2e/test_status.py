@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +15,8 @@ import yaml
 
 from hack.controlplane.kubeconfig import write_kubeconfig
 from registry_controller import __version__
-from tests.e2e.commands import Ended, contexts, run
-from tests.e2e.group import Member, config_map, eventually, rule
+from tests.e2e.commands import PROGRAM, Ended, contexts, run
+from tests.e2e.group import CONFIG_MAP, Member, config_map, eventually, rule
 
 pytestmark = pytest.mark.group(2, prefix="seen", everywhere={"share": "seen"})
 
@@ -39,6 +42,11 @@ def shown(kubeconfig: Path, *words: str) -> Ended:
     found = eventually(look, what=f"a line of {words}")
     assert found is not None
     return found
+
+
+def asleep(name: str) -> dict[str, Any]:
+    """Return a rule that is suspended."""
+    return rule(name, CONFIG_MAP, {"match": [{"objectKey": {"name": "none"}}]}, suspend=True)
 
 
 def document(done: Ended) -> dict[str, Any]:
@@ -114,6 +122,34 @@ def test_a_member_that_is_down_is_shown_and_waited_for(members: list[Member], ku
         server.wait_ready(90)
     done = status(kubeconfig, "--wait", "4m")
     assert done.code == 0, done
+
+
+def test_a_watch_shows_the_status_again_when_it_changes(members: list[Member], kubeconfig: Path) -> None:
+    names = [member.name for member in members]
+    command = subprocess.Popen(
+        [str(PROGRAM), "--kubeconfig", str(kubeconfig), "status", "--watch", *contexts(names)],
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    with command as watching, contextlib.ExitStack() as stack:
+        stack.callback(watching.kill)
+        assert watching.stdout is not None
+        lines = (line.split() for line in watching.stdout)
+        assert ["seen-2", __version__] in (line[:2] for line in lines)
+        members[0].apply(asleep("watched-1"))
+        assert ["seen-1", "watched-1", "Suspended"] in (line[:3] for line in lines)
+        members[0].kubectl("patch", "rsr", "watched-1", "--type", "merge", "-p", '{"spec": {"suspend": null}}')
+        eventually(lambda: "Suspended" not in status(kubeconfig).stdout, what="the rule acts in both members")
+        members[0].apply(asleep("watched-2"))
+        latest: list[list[str]] = []
+        for line in lines:
+            if line[:2] == ["members", "(lines)"]:  # the title of the first table
+                latest.clear()
+            latest.append(line[:3])
+            if line[:3] == ["seen-1", "watched-2", "Suspended"]:
+                break
+        assert ["seen-1", "watched-1", "Suspended"] not in latest
+        assert ["seen-2", __version__] in (line[:2] for line in latest)
+    members[0].kubectl("delete", "rsr", "watched-1", "watched-2")
 
 
 def test_a_watch_does_not_wait(members: list[Member], kubeconfig: Path) -> None:
