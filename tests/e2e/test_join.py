@@ -100,6 +100,26 @@ def test_another_cluster_at_the_address_is_found(group: Group, members: list[Mem
     assert list(clusters(members[0])) == ["wed-1"]
 
 
+def test_the_credentials_of_another_cluster_are_found_by_its_id(group: Group, members: list[Member]) -> None:
+    """The other cluster accepts its own token, so only its ID shows the mistake."""
+    members[1].daemon.stop()
+    text = members[0].get("secret", members[0].name, "-n", NAMESPACE)["data"]["kubeconfig"]
+    patch = json.dumps({"data": {"kubeconfig": text}})
+    members[1].kubectl("-n", NAMESPACE, "patch", "secret", members[1].name, "--type", "merge", "-p", patch)
+    try:
+        done = join(group)
+    finally:
+        members[1].kubectl("-n", NAMESPACE, "delete", "secret", members[1].name)  # its daemon publishes it again
+        members[1].daemon.start()
+        members[1].daemon.wait_ready()
+    assert done.code == 1
+    assert f"is another cluster: its ID is {members[0].id}, not {members[1].id}" in done.stderr
+    assert "set --endpoint wed-2=URL with the address of wed-2" in done.stderr
+    assert "nothing was written" in done.stderr
+    assert published(members[1])["clusters"] != published(members[0])["clusters"]
+    assert list(clusters(members[0])) == ["wed-1"]
+
+
 def test_a_missing_right_of_the_reader_is_found(group: Group, members: list[Member]) -> None:
     role = "cluster-registry-controller-reader"
     held = members[2].get("clusterrolebinding", role)
