@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -14,13 +15,15 @@ from registry_controller.admin.findings import CheckResult, Level, Problem, Valu
 from registry_controller.admin.remote_probe import Viewer, view_members
 from registry_controller.admin.sites import connect_sites
 from registry_controller.api import meta
-from registry_controller.api.errors import Forbidden
-from registry_controller.api.meta import GVK
+from registry_controller.api.errors import Forbidden, NotFound
+from registry_controller.api.meta import GVK, GVR, ClusterUID
 from registry_controller.api.names import RIGHTS_COMMAND
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.cli.failures import explain_error
 from registry_controller.clusters.dialer import read_proven_id
 from registry_controller.group.local_access import _OperatorMessages
+from registry_controller.group.owner_proof import ask_members
+from registry_controller.group.ownership import Owner
 from registry_controller.group.sources import _with_grant
 from registry_controller.group.streams import MemberStream, StreamRequest
 from registry_controller.local.client import DaemonMessages, UserMessages
@@ -35,7 +38,7 @@ CONFIG_MAP: Final = GVK("", "v1", "ConfigMap")
 REQUEST: Final = StreamRequest("things", EVERYTHING, metadata_only=True)
 RBAC, CHART, ACCOUNT = f"`{RIGHTS_COMMAND}`", "chart", "account"
 
-ADVICE = re.compile(r"\bgrant (?:it|that|the)\b|gives that right|describe_\w*grant\(")
+ADVICE = re.compile(r"\bgrant (?:it|that|the)\b|gives that right|describe_\w*grant\(|\]\.explain\(error\)")
 
 
 class Row(NamedTuple):
@@ -98,6 +101,31 @@ def stream(*, by_context: bool) -> MemberStream:
     return MemberStream("b", REQUEST, by_context=by_context, others=lambda _: (), refused=lambda _: None)
 
 
+def ask_owner(*, is_shown: bool) -> Callable[[Path], Awaitable[str]]:
+    """Ask a member for an owner whose kind its reader may not read, or else whose ID is not shown afterwards."""
+
+    async def spell(_: Path) -> str:
+        refusing: Any = Refusing()
+
+        async def get(*_: object, timeout_s: float) -> bytes:
+            raise NotFound("get thing: 404", names_object=True) if is_shown else LACKING
+
+        async def resolve(kind: GVK) -> GVR:
+            return meta.SECRETS
+
+        shown = stream(by_context=False)
+        shown.kind = CONFIG_MAP
+        connection: Any = SimpleNamespace(
+            name="b", is_alive=True, streams={"s": shown}, reader=SimpleNamespace(get=get),
+            discovery=SimpleNamespace(resolve=resolve),
+            dialer=SimpleNamespace(cluster_id="id-b", prove=lambda _: read_proven_id(refusing)),
+        )  # fmt: skip
+        owner = Owner(ClusterUID("id-b"), "", "ConfigMap", "default", "x", "uid")
+        return (await ask_members([connection], owner, unidentified={})).reason
+
+    return spell
+
+
 def found(problem: Problem) -> str:
     return remedy(CheckResult("b", "rights", Level.FAIL, "lacking", problem), ValueRemedies())
 
@@ -110,9 +138,11 @@ ROWS = [
     Row("report/reasons.py", RBAC, spelled(lambda: explain_refusal(LACKING))),
     Row("sync/copy_writer.py", RBAC, create_namespace),
     Row("group/streams.py", RBAC, spelled(lambda: stream(by_context=False).explain(LACKING))),
+    Row("group/owner_proof.py", RBAC, ask_owner(is_shown=False)),
     Row("admin/findings.py", RBAC, spelled(lambda: found(Problem.MISSING_RIGHT))),
     Row("cli/failures.py", RBAC, spelled(lambda: explain_error(LACKING))),
     Row("clusters/dialer.py", CHART, read_id),
+    Row("group/owner_proof.py", CHART, ask_owner(is_shown=True)),
     Row("local/client.py", CHART, spelled(lambda: DaemonMessages().forbidden(**RIGHT))),
     Row("admin/findings.py", CHART, spelled(lambda: found(Problem.OWN_RIGHT))),
     Row("group/streams.py", ACCOUNT, spelled(lambda: stream(by_context=True).explain(LACKING))),
@@ -134,6 +164,7 @@ async def test_each_message_of_a_missing_right_names_what_gives_it(row: Row, tmp
     else:
         assert row.gives in text
     assert (RBAC in text) is (row.gives == RBAC)
+    assert len(re.findall(r"\bgrant (?:it|that)\b", text)) <= 1
 
 
 def test_no_other_module_spells_such_a_message() -> None:
