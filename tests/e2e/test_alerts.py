@@ -1,7 +1,7 @@
 """The chart's alerts, judged by promtool: each fires on the metrics of its fault, and no other one does.
 
-The series of the faults of a simulated group are what its daemon exports. Those of the other faults, which are of time
-or of the process, are written here.
+The series of the faults of a simulated group are what its daemon exports. Those of a token that
+nobody renews are written here.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from registry_controller.status.gauges import Gauges
 from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import Member
+from tests.sim.cluster.refusal import Refusal
 from tests.sim.cluster.transport import Fault as WireFault
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +34,6 @@ RULES = ROOT / "deploy" / "helm" / "cluster-registry" / "files" / "alerts.yaml"
 P = PREFIX
 STEPS = 420  # minutes of metrics
 FAST = {"0.5": "0+10x420", "60": "0+10x420", "+Inf": "0+10x420"}
-SLOW = {"0.5": "0+0x420", "60": "0+10x420", "+Inf": "0+10x420"}
 
 
 def histogram(name: str, buckets: dict[str, str]) -> dict[str, str]:
@@ -68,29 +68,9 @@ class Fault(NamedTuple):
 
 PEER, RULE = {"peer": "b"}, {"rule": "r"}
 FAULTS = {
-    "ClusterRegistryDaemonMissing": Fault(
-        {f'{P}build_info{{version="1"}}': None}, {"ClusterRegistryDaemonMissing": {}}
-    ),
-    "ClusterRegistryPeerLost": Fault(
-        {f'{P}peer_last_contact_timestamp_seconds{{peer="b"}}': f"0x{STEPS}"}, {"ClusterRegistryPeerLost": PEER}
-    ),
-    **{
-        alert: Fault({f'{P}copies{{rule="r",state="{state}"}}': f"3x{STEPS}"}, {alert: RULE})
-        for alert, state in (
-            ("ClusterRegistryCopiesFailing", "failing"),
-            ("ClusterRegistryCopiesBehind", "behind"),
-        )
-    },
     # A token of seven hours that is not renewed; at the end 40 minutes are left.
     "ClusterRegistryReaderTokenExpires": Fault(
         {f"{P}reader_token_expiry_timestamp_seconds": f"25200x{STEPS}"}, {"ClusterRegistryReaderTokenExpires": {}}
-    ),
-    "ClusterRegistryCopiesSlow": Fault(dict(histogram("copy_delay_seconds", SLOW)), {"ClusterRegistryCopiesSlow": {}}),
-    "ClusterRegistryQueueSlow": Fault(
-        dict(histogram("workqueue_latency_seconds", SLOW)), {"ClusterRegistryQueueSlow": {}}
-    ),
-    "ClusterRegistryWatchRestarts": Fault(
-        {f"{P}kopf_restarts_total": f"0+1x{STEPS}"}, {"ClusterRegistryWatchRestarts": {}}
     ),
 }
 FINE = {
@@ -192,14 +172,65 @@ def delete_many(group: SimGroup) -> None:
         group["b"].delete("ConfigMap", f"m-{number}", namespace="default")
 
 
+def refuse_write(group: SimGroup) -> None:
+    """Let a's API server refuse the copy of a new object of b's."""
+    group["a"].server.refused["ConfigMap new"] = Refusal(403, "Forbidden", "an admission webhook refuses it")
+    group["b"].create(config_map("new", {"n": "1"}, labels=LABELS))
+
+
+def lack_namespace(group: SimGroup) -> None:
+    """Create an object in a namespace that a does not have."""
+    group["b"].create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "only-there"}})
+    group["b"].create(config_map("new", {"n": "1"}, namespace="only-there", labels=LABELS))
+
+
+def kill_daemon(group: SimGroup) -> None:
+    group["a"].kill()
+
+
+def restart_kopf(group: SimGroup) -> None:
+    daemon = group["a"].daemon
+    assert daemon is not None
+    for _ in range(7):
+        daemon.hand_over_restart()
+
+
+def slow_down(group: SimGroup) -> None:
+    """Let a's API server take some seconds for each answer."""
+    group.wire("a", "a").delay_s = (3.0, 3.0)
+
+
+def change_many(group: SimGroup) -> None:
+    """Change more objects than a slow API server writes in a minute."""
+    for number in range(COPIES):
+        held = group["b"].get("ConfigMap", f"m-{number}", namespace="default")
+        group["b"].replace({**held, "data": {"n": str(int(held["data"]["n"]) + 1)}})
+
+
 class Recorded(NamedTuple):
-    """A fault of a simulated group, and the labels of the alerts that fire then, by alert."""
+    """A fault of a simulated group, the labels of the alerts that fire then, by alert, and after how many minutes.
+
+    Beside the fault something may happen in each minute.
+    """
 
     inject: Callable[[SimGroup], None]
     alerts: dict[str, dict[str, str]]
+    after_min: int = FAULTY_MIN
+    each_minute: Callable[[SimGroup], None] | None = None
 
 
 RECORDED = {
+    "ClusterRegistryDaemonMissing": Recorded(kill_daemon, {"ClusterRegistryDaemonMissing": {}}),
+    "ClusterRegistryPeerLost": Recorded(
+        lose_peer, {"ClusterRegistryPeerUnreachable": PEER, "ClusterRegistryPeerLost": PEER}, after_min=6 * 60 + 10
+    ),
+    "ClusterRegistryCopiesFailing": Recorded(refuse_write, {"ClusterRegistryCopiesFailing": RULE}),
+    "ClusterRegistryCopiesBehind": Recorded(lack_namespace, {"ClusterRegistryCopiesBehind": RULE}),
+    **dict.fromkeys(
+        ("ClusterRegistryCopiesSlow", "ClusterRegistryQueueSlow"),
+        Recorded(slow_down, {"ClusterRegistryCopiesSlow": {}, "ClusterRegistryQueueSlow": {}}, each_minute=change_many),
+    ),
+    "ClusterRegistryWatchRestarts": Recorded(restart_kopf, {"ClusterRegistryWatchRestarts": {}}),
     "ClusterRegistryPeerUnreachable": Recorded(lose_peer, {"ClusterRegistryPeerUnreachable": PEER}),
     "ClusterRegistryKindNotRead": Recorded(lose_right, {"ClusterRegistryKindNotRead": PEER | {"kind": "ConfigMap"}}),
     "ClusterRegistryCopiesConflicting": Recorded(take_place, {"ClusterRegistryCopiesConflicting": RULE}),
@@ -209,7 +240,8 @@ RECORDED = {
 
 def read_samples(member: Member) -> dict[str, float]:
     """Read the metrics of a member's daemon as Prometheus does: the value of each series, by its name and labels."""
-    assert member.daemon is not None
+    if member.daemon is None:
+        return {}
     families: list[Metric] = list(text_string_to_metric_families(member.daemon.gauges.render("")[0].decode()))
     found = {}
     for sample in (sample for family in families for sample in family.samples if sample.name.startswith(PREFIX)):
@@ -218,7 +250,7 @@ def read_samples(member: Member) -> dict[str, float]:
     return found
 
 
-def record(inject: Callable[[SimGroup], None], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def record(fault: Recorded, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Scrape a daemon once a minute, at first without the fault; return the series in the notation of promtool."""
     began_s = math.nan
 
@@ -227,9 +259,11 @@ def record(inject: Callable[[SimGroup], None], monkeypatch: pytest.MonkeyPatch) 
         await join(group)
         began_s = asyncio.get_running_loop().time()
         scrapes = []
-        for minute in range(HEALTHY_MIN + FAULTY_MIN):
+        for minute in range(HEALTHY_MIN + fault.after_min):
             if minute == HEALTHY_MIN:
-                inject(group)
+                fault.inject(group)
+            if minute >= HEALTHY_MIN and fault.each_minute is not None:
+                fault.each_minute(group)
             scrapes.append(read_samples(group["a"]))
             await asyncio.sleep(60.0)
         return scrapes
@@ -256,8 +290,8 @@ def test_an_alert_fires_on_the_recorded_metrics_of_its_fault_and_no_other_does(
 ) -> None:
     fault = RECORDED[alert]
     assert alert in fault.alerts
-    series = record(fault.inject, monkeypatch)
-    moments = {HEALTHY_MIN - 1: {}, HEALTHY_MIN + FAULTY_MIN - 1: fault.alerts}
+    series = record(fault, monkeypatch)
+    moments = {HEALTHY_MIN - 1: {}, HEALTHY_MIN + fault.after_min - 1: fault.alerts}
     run(tmp_path, [case(series, alerts, at_min=minute) for minute, alerts in moments.items()])
 
 
