@@ -195,7 +195,10 @@ class Engagements:
     def _leave(self, name: str, reason: str) -> EngagedMember:
         """Disengage a member for good: its objects are gone for the watches."""
         engagement = self._disengage(name)
-        for stream in engagement.connection.streams.values():
+        streams = list(engagement.connection.streams.values())
+        for stream in streams:
+            stream.drop_objects()
+        for stream in streams:
             stream.end(reason)
         log.info("member has left", member=name, reason=reason)
         return engagement

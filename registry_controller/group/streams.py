@@ -153,11 +153,15 @@ class MemberStream(EventHandler):
             if old != new:
                 consumer.on_change(self._member, old, new, is_relisted=True)
 
-    def end(self, reason: str) -> None:
-        """Report that the member has left, and why, after the deletion of each object."""
+    def drop_objects(self) -> None:
+        """Report the deletion of each object: the member has left."""
         gone, self._objects = list(self._objects.values()), {}
         self._report(((obj, None) for obj in gone), is_relisted=False)
-        for consumer in list(self._consumers):
+
+    def end(self, reason: str) -> None:
+        """Report that the member has left, and why; what the tasks of its connection still bring is for nobody."""
+        consumers, self._consumers = list(self._consumers), {}
+        for consumer in consumers:
             consumer.on_state(self._member, EventType.LEFT, reason=reason)
 
     def mark_stale(self, reason: str) -> None:

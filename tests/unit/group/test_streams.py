@@ -18,18 +18,19 @@ REQUEST = StreamRequest("pods", EVERYTHING, metadata_only=True)
 
 
 class _Consumer:
-    """Keeps the labels of the states that it is given."""
+    """Keeps the labels of the objects, and the states, that it is given."""
 
     reads_caches = False
 
     def __init__(self) -> None:
         self.labels: list[dict[str, str]] = []
+        self.states: list[EventType] = []
 
     def on_change(self, member: str, old: Object | None, new: Object | None, *, is_relisted: bool) -> None:
         self.labels.append(dict(new.labels) if new is not None else {})
 
     def on_state(self, member: str, state: EventType, *, reason: str = "", is_relisted: bool = False) -> None:
-        pass
+        self.states.append(state)
 
 
 def _make(member: str, request: StreamRequest, *, by_context: bool) -> MemberStream:
@@ -107,3 +108,15 @@ def test_a_missing_right_names_the_account_that_lacks_it(error: RegistryError, b
     stream = _make("b", REQUEST, by_context=by_context)
     stream.on_error(error)
     assert stream.problem.endswith(end)
+
+
+def test_what_a_connection_brings_after_its_member_has_left_is_for_nobody() -> None:
+    """Its tasks end some turns of the loop later, and a watch may bring an event until then."""
+    stream, consumer = _stream()
+    stream.drop_objects()
+    stream.end("its Cluster is missing")
+    stream.on_object(_widget(revision=6, value="2"))
+    stream.on_error(Unreachable("no answer"))
+    stream.on_synced(6)
+    assert consumer.labels == [{"value": "1"}, {}]
+    assert consumer.states == [EventType.SYNCED, EventType.LEFT]
