@@ -123,6 +123,9 @@ class MemberStream(EventHandler):
         self._consumers[consumer] = request
         for obj in self._objects.values():
             consumer.on_change(self._member, None, obj, is_relisted=False)
+        self._tell_state(consumer)
+
+    def _tell_state(self, consumer: Consumer) -> None:
         if self.problem:
             consumer.on_state(self._member, EventType.STALE, reason=self.problem)
         elif self.is_complete:
@@ -152,6 +155,7 @@ class MemberStream(EventHandler):
             old, new = known.get(key), self._objects.get(key)
             if old != new:
                 consumer.on_change(self._member, old, new, is_relisted=True)
+        self._tell_state(consumer)
 
     def drop_objects(self) -> None:
         """Report the deletion of each object: the member has left."""

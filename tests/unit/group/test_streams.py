@@ -8,7 +8,7 @@ import pytest
 
 from registry_controller.api.errors import Forbidden, RegistryError, Unreachable
 from registry_controller.api.meta import GVK
-from registry_controller.api.selection import EVERYTHING
+from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.group.objects import EventType, Object
 from registry_controller.group.streams import MemberStream, StreamRequest
 from registry_controller.kube.object import PartialObject, decode_object
@@ -120,3 +120,16 @@ def test_what_a_connection_brings_after_its_member_has_left_is_for_nobody() -> N
     stream.on_synced(6)
     assert consumer.labels == [{"value": "1"}, {}]
     assert consumer.states == [EventType.SYNCED, EventType.LEFT]
+
+
+@pytest.mark.parametrize("problem", ["", "no answer"])
+def test_a_consumer_that_is_moved_hears_the_state_of_the_stream_that_it_gets(problem: str) -> None:
+    """The former one was stale, or current, and the other one may not change for long."""
+    wide, consumer = _stream()
+    narrow = _make("a", StreamRequest("widgets", Selection("n"), metadata_only=False), by_context=False)
+    narrow.kind = KIND
+    narrow.on_object(_widget(revision=5, value="1"))
+    narrow.on_synced(5)
+    (narrow if problem else wide).mark_stale("no answer")
+    narrow.take_over(consumer, wide)
+    assert consumer.states[-1] is (EventType.STALE if problem else EventType.SYNCED)
