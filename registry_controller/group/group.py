@@ -286,6 +286,8 @@ class Group(Mapping[str, Member]):
             engagement.connection.drop_unused()
 
     def _set_members(self, found: Mapping[str, MemberSpec]) -> None:
+        if not self._running:
+            return  # the source ends some turns of the loop after the members
         self._engagements.set_members(found, self._scope)
         self._is_known.set()
 

@@ -14,7 +14,7 @@ import pytest
 from registry_controller.api.errors import InvalidObject, InvalidOption
 from registry_controller.group import Event, EventType, Group, Key, Watch
 from registry_controller.group.dialers import Context
-from registry_controller.group.sources import SECRET_LABEL, ContextSource, SecretSource
+from registry_controller.group.sources import SECRET_LABEL, ContextSource, MemberSpec, SecretSource
 from registry_controller.kube.connect import Reader
 from tests.sim.cluster.group import SimGroup, carry_over, config_map, simulate
 from tests.sim.cluster.member import NAMESPACE, Member
@@ -872,5 +872,28 @@ def test_an_object_of_a_known_revision_is_taken_again_after_the_restore_of_an_et
             assert found is not None
             assert (found.uid, found.revision) == (before.uid, before.revision)
             assert found.manifest["data"] == {"n": "1"}
+
+    simulate(scenario, n=2)
+
+
+class _LateSource:
+    """Reports its members once more while it is cancelled, as a watch does that has an event at that moment."""
+
+    problem = ""
+
+    async def run(self, found: Any) -> None:
+        members = {"b": MemberSpec("b", context=Context(name="b"))}
+        found(members)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            found(members)
+
+
+def test_a_group_ends_though_its_source_reports_members_at_that_moment() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        async with asyncio.timeout(60.0), operator_at(group, "a", source=lambda _: _LateSource()):
+            await asyncio.sleep(5.0)
 
     simulate(scenario, n=2)
