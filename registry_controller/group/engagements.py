@@ -151,7 +151,7 @@ class Engagements:
     def _engage(self, spec: MemberSpec, scope: asyncio.TaskGroup) -> None:
         dialer = self._make_dialer(spec)
         if isinstance(dialer, ContextDialer | SecretDialer):
-            dialer.identity.on_replaced = functools.partial(self._replace, spec.name, scope)
+            dialer.identity.on_replaced = functools.partial(self._replace, spec.name, dialer, scope)
         connection = MemberConnection(dialer=dialer, evaluations=self._evaluations)
         task = scope.create_task(_run(connection), name=f"member {spec.name}")
         self.by_name[spec.name] = EngagedMember(spec, connection, task)
@@ -186,8 +186,14 @@ class Engagements:
             if self._held_back is not None:
                 self.set_members(*self._held_back)
 
-    def _replace(self, name: str, scope: asyncio.TaskGroup, reason: str) -> None:
-        """Disengage the cluster that a name led to, and engage the one that it leads to now."""
+    def _replace(self, name: str, dialer: Dialer | ContextDialer, scope: asyncio.TaskGroup, reason: str) -> None:
+        """Disengage the cluster that a name led to, and engage the one that it leads to now.
+
+        Another answer to the former connection, for its own tasks or for the collector, may say so once more.
+        """
+        found = self.by_name.get(name)
+        if found is None or found.connection.dialer is not dialer:
+            return
         engagement = self._leave(name, reason)
         if not engagement.is_missing:
             self._engage(engagement.spec, scope)

@@ -13,7 +13,7 @@ import pytest
 
 from registry_controller.api.errors import InvalidObject, InvalidOption
 from registry_controller.group import Event, EventType, Group, Key, Watch
-from registry_controller.group.dialers import Context
+from registry_controller.group.dialers import Context, SecretDialer
 from registry_controller.group.sources import SECRET_LABEL, ContextSource, MemberSpec, SecretSource
 from registry_controller.kube.connect import Reader
 from tests.sim.cluster.group import SimGroup, carry_over, config_map, simulate
@@ -895,5 +895,30 @@ def test_a_group_ends_though_its_source_reports_members_at_that_moment() -> None
         await group.join()
         async with asyncio.timeout(60.0), operator_at(group, "a", source=lambda _: _LateSource()):
             await asyncio.sleep(5.0)
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("is_described", [True, False])
+def test_a_second_answer_of_another_cluster_replaces_a_member_once(is_described: bool) -> None:
+    """Several tasks may ask over one connection, and the collector does."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        publish(group)
+        async with operator_at(group, "a", source=by_secrets) as operator:
+            await asyncio.sleep(20.0)
+            engaged = operator._engagements.by_name["fleet-b"]
+            dialer = engaged.connection.dialer
+            assert isinstance(dialer, SecretDialer)
+            if not is_described:
+                group["a"].delete("Secret", "fleet-b", namespace=NAMESPACE)
+                await asyncio.sleep(5.0)
+            dialer.identity.on_replaced("it is another cluster now")
+            after = operator._engagements.by_name.get("fleet-b")
+            assert (after is not None) == is_described
+            assert after is not engaged
+            dialer.identity.on_replaced("it is another cluster now")
+            assert operator._engagements.by_name.get("fleet-b") is after
 
     simulate(scenario, n=2)
