@@ -72,7 +72,7 @@ class MemberSource(Protocol):
 class ContextSource:
     """The clusters of contexts: they are members for good. A member has the name of its context.
 
-    `local` is the context of the local cluster; None without one.
+    `local` is the name of the context of the local cluster, empty for the current one; None without one.
     """
 
     problem: Final = ""
@@ -83,9 +83,9 @@ class ContextSource:
 
     async def run(self, found: Found) -> None:
         """Report the members once."""
+        names = {context.name or "": context for context in self._contexts}
         found({
-            context.name or "": MemberSpec(context.name or "", context=context, is_local=context.name == self._local)
-            for context in self._contexts
+            name: MemberSpec(name, context=context, is_local=name == self._local) for name, context in names.items()
         })  # fmt: skip
 
 
