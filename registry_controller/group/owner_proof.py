@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from registry_controller.api.errors import Forbidden, NotFound, RegistryError
+from registry_controller.api.errors import Forbidden, NotFound, ProtocolError, RegistryError
+from registry_controller.api.meta import GVK, GVR
 from registry_controller.group.members import MemberConnection
 from registry_controller.group.ownership import Owner
 from registry_controller.group.streams import MemberStream
+from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import has_definition
-from registry_controller.kube.object import decode_object
+from registry_controller.kube.watch import read_object
 from registry_controller.sync.reconciler import ASK_TIMEOUT_S
 
 
@@ -73,7 +75,7 @@ async def _ask_member(connection: MemberConnection, owner: Owner) -> Answer:
     try:
         gvr = await discovery.resolve(kind)
         try:
-            found = decode_object(await reader.get(gvr, owner.key, timeout_s=ASK_TIMEOUT_S), kind=kind)
+            uid = await _read_uid(reader, gvr, owner, kind)
         except (Forbidden, NotFound) as error:
             if isinstance(error, Forbidden) or not error.names_object:
                 return Answer(Existence.UNKNOWN, f"{connection.name}: {streams[0].explain(error)}")
@@ -81,7 +83,7 @@ async def _ask_member(connection: MemberConnection, owner: Owner) -> Answer:
                 return Answer(Existence.UNKNOWN, f"{connection.name} is about to serve {kind} no more")
             is_there = False
         else:
-            is_there = found.uid == owner.uid
+            is_there = uid == owner.uid
         await connection.dialer.prove(reader)  # another cluster may answer at its address since it was proven
     except RegistryError as error:
         return Answer(Existence.UNKNOWN, f"{connection.name}: {error}")
@@ -90,3 +92,11 @@ async def _ask_member(connection: MemberConnection, owner: Owner) -> Answer:
     if connection.reader is not reader or connection.dialer.cluster_id != owner.cluster:
         return Answer(Existence.UNKNOWN, f"{connection.name}: its connection changed while it answered")
     return Answer(Existence.THERE if is_there else Existence.GONE)
+
+
+async def _read_uid(reader: Reader, gvr: GVR, owner: Owner, kind: GVK) -> str:
+    """Read the uid of the object that has the name of an owner; ProtocolError for another object, or one without."""
+    found = await read_object(reader, gvr, owner.key, kind=kind, timeout_s=ASK_TIMEOUT_S)
+    if not found.uid:
+        raise ProtocolError(f"get {gvr} {owner.key}: the answer has no uid")
+    return found.uid

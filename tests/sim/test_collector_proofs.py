@@ -18,6 +18,7 @@ from tests.sim.cluster.group import SimGroup, config_map, simulate
 from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.cluster.member import NAMESPACE
 from tests.sim.cluster.operator import make_group, operator_at
+from tests.sim.cluster.request import Answer
 from tests.sim.cluster.transport import Fault, Life
 from tests.sim.test_collector import (
     COUNTS,
@@ -479,5 +480,35 @@ def test_an_orphan_is_released_while_deletions_are_halted() -> None:
             kept = group["a"].get("ConfigMap", names[0], namespace="default")["metadata"]
             assert meta.GROUP_OWNER not in (kept.get("annotations") or {})
             assert made(group) == set(names)
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("change", [{}, {"name": "x", "uid": ""}], ids=["another object", "no uid"])
+def test_an_answer_that_is_not_the_named_object_proves_nothing(change: dict[str, str]) -> None:
+    """A proxy, or an aggregated server, may send what was not requested."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        make_widgets(group, ["x", "y"])
+        deleted = note_names(group)
+        async with maker_at(group, "a") as operator:
+            await asyncio.sleep(20.0)
+            assert made(group) == {"x", "y"}
+            server = group["b"].server
+            answer = server.answer
+
+            def garble(method: str, path: str, body: bytes | None, **options: Any) -> Any:
+                found = answer(method, path, body, **options)
+                if method == "GET" and path.partition("?")[0].endswith("/widgets/x"):
+                    content = json.loads(answer(method, path.replace("/x", "/y"), body, **options).body)
+                    return Answer(200, json.dumps({**content, "metadata": {**content["metadata"], **change}}).encode())
+                return found
+
+            server.answer = garble  # type: ignore[method-assign]
+            delete_widgets(group, ["x"])
+            await asyncio.sleep(60.0)
+            assert deleted == []
+            assert any("ConfigMap default/x" in target for target in operator.collector.kept)
 
     simulate(scenario, n=2)
