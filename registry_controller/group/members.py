@@ -220,14 +220,15 @@ class Member:
         return may_be_stale(self._find(resource, namespace), namespace=namespace)
 
     def _find(self, resource: str, namespace: str) -> Sequence[MemberStream]:
+        known = tuple(self._connection.streams.items())  # a handler may run in a thread
         found = [
             stream
-            for request, stream in self._connection.streams.items()
+            for request, stream in known
             if request.resource == resource and request.selection.includes(namespace)
         ]
         if not found:
             place = f" in the namespace {namespace}" if namespace else ""
-            words = ", ".join(sorted({request.resource for request in self._connection.streams})) or "nothing"
+            words = ", ".join(sorted({request.resource for request, _ in known})) or "nothing"
             raise LookupError(
                 f"{resource}{place} is not watched: watch it, or give it to the controller, and use the same word "
                 f"here; watched: {words}"

@@ -1,7 +1,7 @@
 """Which objects of a kind exist at a member, where several streams show a part of them.
 
 Laws: current streams count before those that may be out of date · one that shows all objects of a place decides which
-are there · an object has its body if one stream has it.
+are there · an object has its body if one stream has it · a thread may read while the loop changes the streams.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def _best(streams: Iterable[MemberStream], key: ObjectKey, *, uid: str = "") -> 
 
 def list_objects(streams: Sequence[MemberStream], *, namespace: str, labels: Selector) -> Sequence[Object]:
     """List the objects in a namespace, or in all, that labels select, by namespace and name."""
-    keys = {key for stream in streams for key in stream.objects if namespace in ("", key.namespace)}
+    known = (key for stream in streams for key in tuple(stream.objects))  # a copy: see the law about threads
+    keys = {key for key in known if namespace in ("", key.namespace)}
     found = (find_object(streams, key) for key in sorted(keys))
     return [obj for obj in found if obj is not None and labels.matches(obj.labels)]
 
