@@ -205,11 +205,12 @@ class Discovery:
     async def find(self, word: str) -> tuple[GVK, GVR]:
         """Find a kind by kind, plural, singular or short name, with or without `.group`, as kubectl does.
 
-        NotServed when no kind matches. The core group has precedence, then the order of the server decides.
+        NotServed when no kind matches. The core group has precedence, then the order of the server decides. The error
+        of a built-in group that does not answer now is raised: another group may have a kind of the same name.
         """
         name, _, within = word.lower().partition(".")
         known = set[str]()
-        async for part in self._read_all(_NEEDED, within=within):
+        async for part in self._read_all(_NEEDED, within=within, needed=_BUILT_IN):
             for kind, gvr, resource in part.fresh if part is not None else ():
                 if name in resource.words:
                     return kind, gvr
@@ -218,10 +219,13 @@ class Discovery:
         hint = f"; did you mean {similar}?" if similar else ""
         raise NotServed(f"{self._reader.server}: serves no kind {word} for list and watch{hint}")
 
-    async def _read_all(self, verbs: frozenset[str], *, within: str = "") -> AsyncIterator[_Part | None]:
+    async def _read_all(
+        self, verbs: frozenset[str], *, within: str = "", needed: frozenset[str] = frozenset()
+    ) -> AsyncIterator[_Part | None]:
         """Read the kinds with `verbs` of every API version; yield None for a version that does not answer.
 
-        The preferred version of a group is first. `within` restricts the result to a group or `VERSION.GROUP`.
+        The preferred version of a group is first. `within` restricts the result to a group or `VERSION.GROUP`. The
+        errors of the `needed` groups are raised, except for a right that is missing.
         """
         seen: set[tuple[str, str]] = set()
         for name in await self._read_versions():
@@ -230,7 +234,9 @@ class Discovery:
                 continue
             try:
                 resources = await self._read_version(GVK(group, version, ""))
-            except RegistryError:
+            except RegistryError as error:
+                if group in needed and not isinstance(error, Forbidden | NotServed):
+                    raise
                 yield None
                 continue
             every = list(_usable(resources, group=group, version=version, verbs=verbs))

@@ -191,3 +191,11 @@ async def test_a_kind_that_is_meant_is_found_among_those_that_can_be_watched(ask
     with pytest.raises(NotServed) as found:
         await Discovery(server).resolve(GVK("", "v1", asked))
     assert found.value.similar == similar
+
+
+async def test_a_word_stands_for_no_kind_of_another_group_while_the_built_in_one_does_not_answer() -> None:
+    """A stream keeps the group that it has found: of the Services of Knative, where the core group is late once."""
+    server: Any = Server([_group("serving.test", "v1")], {"v1": None, "serving.test/v1": [_resource("Service")]})
+    with pytest.raises(ServerError, match="is down"):
+        await Discovery(server).find("services")
+    assert (await Discovery(server).find("services.serving.test"))[0] == GVK("serving.test", "v1", "Service")
