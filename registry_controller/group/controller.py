@@ -129,7 +129,8 @@ class Controller:
             raise InvalidOption(f"{call}: the controller runs already: call it before run, or make another controller")
 
     async def run(self) -> None:
-        """Reconcile until cancelled; the first keys once each member was read, or is known to be silent.
+        """Reconcile until cancelled, or until the group ends; the first keys once each member was read, or is known to
+        be silent.
 
         InvalidOption without a kind to watch, at the second run, and while the members of the group are not engaged.
         """
@@ -141,11 +142,15 @@ class Controller:
         self._has_run = True
         async with asyncio.TaskGroup() as scope:
             read = [asyncio.Event() for _ in self._sources]
+            calls = scope.create_task(self._call(read), name="controller")
             for (watch, keys), is_read in zip(self._sources, read, strict=True):
-                scope.create_task(self._take(watch, keys, is_read), name="controller source")
-            for is_read in read:
-                await is_read.wait()
-            await call_with_keys(self._queue, self._reconcile, name=name_function(self._reconcile))
+                source = scope.create_task(self._take(watch, keys, is_read), name="controller source")
+                source.add_done_callback(lambda _: calls.cancel())  # the group has ended, and closed the watch
+
+    async def _call(self, read: Iterable[asyncio.Event]) -> None:
+        for is_read in read:
+            await is_read.wait()
+        await call_with_keys(self._queue, self._reconcile, name=name_function(self._reconcile))
 
     async def _take(self, watch: Watch, keys: KeysOf, is_read: asyncio.Event) -> None:
         """Add the keys of a watch's events; `is_read` is set once the watch has reported the state of each member."""

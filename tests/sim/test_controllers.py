@@ -183,3 +183,29 @@ def test_a_controller_gets_the_keys_of_the_owners_that_it_watches(owned: str) ->
             assert len(keys["widgets default"]) > before
 
     simulate(scenario, n=2)
+
+
+def test_a_controller_ends_with_its_group() -> None:
+    """It may run in a task beside the group, which would never end otherwise."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        group["b"].create(config_map("x", {}))
+        calls = list[Key]()
+
+        async def reconcile(key: Key) -> float:
+            calls.append(key)
+            return 1.0
+
+        async with operator_at(group, "a") as operator:
+            controller = operator.controller(reconcile).watches("configmaps", namespace="default")
+            running = asyncio.get_running_loop().create_task(controller.run())
+            await asyncio.sleep(10.0)
+        async with asyncio.timeout(60.0):
+            await running
+        before = len(calls)
+        assert before
+        await asyncio.sleep(10.0)
+        assert len(calls) == before
+
+    simulate(scenario, n=2)
