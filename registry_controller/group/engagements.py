@@ -74,6 +74,7 @@ class Engagements:
         self.by_name: dict[str, EngagedMember] = {}
         self.unreadable: Mapping[str, str] = {}
         self._undescribed: Mapping[str, str] = {}
+        self._cloned: frozenset[ClusterUID] = frozenset()
         self._connect = connect
         self._connect_by_context = connect_by_context
         self._engaged = engaged
@@ -84,6 +85,10 @@ class Engagements:
     def find(self, cluster: ClusterUID) -> Sequence[MemberConnection]:
         """Return the connections to the members that proved this ID last: several for a clone, or a second context."""
         return [found.connection for name, found in self.by_name.items() if cluster and self.find_id(name) == cluster]
+
+    def find_witnesses(self, cluster: ClusterUID) -> Sequence[MemberConnection]:
+        """Return the connections to members that can prove something about this cluster: none where it has clones."""
+        return () if cluster in self._cloned else self.find(cluster)
 
     def find_id(self, member: str) -> ClusterUID:
         """Return the ID that a member proved last, or else that its Cluster names; empty where it is not known."""
@@ -112,6 +117,7 @@ class Engagements:
                 log.warning("member cannot be reached", member=name, error=problem)
         self.unreadable = unreadable
         self._undescribed = {name: problem for name, problem in unreadable.items() if not found[name].cluster_id}
+        self._cloned = frozenset(spec.cluster_id for spec in found.values() if spec.is_cloned)
         for name in self.by_name.keys() - found.keys():
             self._let_leave(name)
         for name, spec in found.items():

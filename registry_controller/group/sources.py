@@ -43,7 +43,7 @@ class MemberSpec:
     """A member, and how it is reached: over a context, or over `ways`, in their order.
 
     A member without either cannot be reached now; `problem` is why. One with a `cluster_id` must be that cluster.
-    `aliases` are the names of other Clusters with its ID.
+    `aliases` are the names of other Clusters with its ID. With `is_cloned`, several API servers have the ID.
     """
 
     name: str
@@ -53,6 +53,7 @@ class MemberSpec:
     is_local: bool = False
     problem: str = ""
     aliases: frozenset[str] = frozenset()
+    is_cloned: bool = False
 
 
 Found = Callable[[Mapping[str, MemberSpec]], None]
@@ -300,13 +301,14 @@ class ClusterSource:
         clusters = self._clusters.found.values()
         secrets = {cluster.secret for cluster in clusters if cluster.secret is not None}
         known = {key: self._credentials.find(key) for key in secrets}
+        by_id = sort_by_id(clusters)
         return resolve_clusters(
             ResolverInputs(
                 local=self._local,
                 network_name=self._network_name,
-                clusters=sort_by_id(clusters),
+                clusters=by_id,
                 credentials={key: one for key, one in known.items() if one is not None},
-                clones=CloneState(),
+                clones=CloneState(clones=_find_clones(by_id)),
             )
         ).clusters
 
@@ -320,7 +322,17 @@ class ClusterSource:
         if resolved.waiting:
             return self._specs.get(cluster.name) or MemberSpec(cluster.name, cluster.cluster_id)
         problem = resolved.conflict or resolved.auth_problem or ("has no Secret" if resolved.missing_auth else "")
-        return MemberSpec(cluster.name, cluster.cluster_id, ways=resolved.ways, problem=problem)
+        is_cloned = bool(resolved.conflict)
+        return MemberSpec(cluster.name, cluster.cluster_id, ways=resolved.ways, problem=problem, is_cloned=is_cloned)
+
+
+def _find_clones(clusters: Mapping[ClusterUID, Sequence[Cluster]]) -> Mapping[ClusterUID, frozenset[str]]:
+    """Return the uids of the Clusters, by ID, of which the daemon has found that they lead to several API servers."""
+    return {
+        cluster_id: frozenset(cluster.uid for cluster in same)
+        for cluster_id, same in clusters.items()
+        if len(same) > 1 and any(cluster.contested for cluster in same)
+    }
 
 
 async def _read_local_id(reader: Reader) -> ClusterUID:

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from registry_controller.api import meta
-from registry_controller.api.meta import ObjectKey
+from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.group import EventType, Key
 from registry_controller.group.dialers import Context
+from registry_controller.group.ownership import Owner
 from registry_controller.group.sources import ContextSource
-from tests.sim.cluster.group import SimGroup, config_map, simulate
+from tests.sim.cluster.group import SimGroup, config_map, hand_over, simulate
 from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.cluster.member import NAMESPACE
 from tests.sim.cluster.operator import make_group, operator_at
@@ -512,3 +513,41 @@ def test_an_answer_that_is_not_the_named_object_proves_nothing(change: dict[str,
             assert any("ConfigMap default/x" in target for target in operator.collector.kept)
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("is_disabled", [True, False])
+def test_a_clone_of_a_member_proves_nothing(is_disabled: bool) -> None:
+    """The daemon has found that two Clusters lead to two API servers with one ID. The owner is at one of them alone."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b, c = group.members
+        group.start()
+        await group.settle()
+        hand_over(b if is_disabled else c, a)
+        await asyncio.sleep(10.0)
+        make_widgets(group, ["x"])
+        async with operator_at(group, "a") as operator:
+            controller = operator.controller(nothing).watches("widgets", namespace="default")
+            controller.owns("configmaps", label_selector="fan")
+            async with asyncio.TaskGroup() as scope:
+                running = scope.create_task(controller.run())
+                uid = b.get("Widget", "x", namespace="default")["metadata"]["uid"]
+                owner = Owner(ClusterUID(b.id), "sim.example", "Widget", "default", "x", uid)
+                hand_over(c if is_disabled else b, a)
+                await asyncio.sleep(120.0)
+                assert a.condition("Cluster", "b", "LocalConflict")["status"] == "True"
+                if is_disabled:
+                    note = {"name": "b", "annotations": {meta.CLUSTER_DISABLED: "true"}}
+                    a.apply({"kind": "Cluster", "metadata": note})
+                    await asyncio.sleep(60.0)
+                manifest = {"apiVersion": "v1", **config_map("x", {}, labels={"fan": "out"})}
+                deleted = note_names(group)
+                await operator.local.apply(manifest, owner=owner)
+                await asyncio.sleep(200.0)
+                assert deleted == []
+                running.cancel()
+
+    simulate(scenario, n=3, uids={"b": CLONED, "c": CLONED})
+
+
+CLONED = "0c10ed00-0000-4000-8000-000000000000"
