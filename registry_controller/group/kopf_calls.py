@@ -6,9 +6,12 @@ Law: the type of an event is from the handler's own calls: the first is ADDED, u
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, cast
 
@@ -23,6 +26,8 @@ from registry_controller.sync.workqueue import WorkQueue
 log = get_logger(__name__)
 
 _WORKERS: Final = 4
+_THREADS: Final = ThreadPoolExecutor(1000, thread_name_prefix="handler")
+"""The loop's own threads are few, and look up the addresses of members: handlers that block would stop that."""
 
 Handler = Callable[..., Any]
 Filter = Mapping[str, Any]
@@ -128,7 +133,8 @@ async def _call(call: Handler, given: Mapping[str, Any]) -> None:
     if inspect.iscoroutinefunction(inspect.unwrap(call)):
         await call(**given)
     else:
-        result = await asyncio.to_thread(_call_in_thread, call, given)
+        calls = functools.partial(contextvars.copy_context().run, _call_in_thread, call, given)
+        result = await asyncio.get_running_loop().run_in_executor(_THREADS, calls)
         if inspect.isawaitable(result):
             await result
 

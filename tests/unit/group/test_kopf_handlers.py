@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import threading
 from typing import Any, cast
 
 import pytest
@@ -73,3 +75,30 @@ async def test_an_error_that_no_future_carries_is_one_of_its_object(fail: Any) -
         group.fed.on_change("b", None, config_map("good"), is_relisted=False)
         while await calls.get() != "good":
             pass
+
+
+async def test_handlers_that_block_in_threads_hold_up_neither_another_member_nor_the_loop() -> None:
+    group = FedGroup()
+    handlers = KopfHandlers(cast(RunnableGroup, group))
+    goes_on, is_free = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    @handlers.on_event("configmaps")
+    def on_map(cluster: str, **_: Any) -> None:
+        if cluster == "free":
+            loop.call_soon_threadsafe(is_free.set)
+        else:
+            goes_on.wait()
+
+    async with handlers._serving():
+        await asyncio.sleep(0)
+        try:
+            for member, number in itertools.product(range(10), range(4)):
+                group.fed.on_change(f"blocked-{member}", None, config_map(f"x-{number}"), is_relisted=False)
+            await asyncio.sleep(0.1)
+            group.fed.on_change("free", None, config_map("x"), is_relisted=False)
+            async with asyncio.timeout(30):
+                await is_free.wait()
+                await asyncio.to_thread(int)
+        finally:
+            goes_on.set()
