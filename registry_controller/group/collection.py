@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NoReturn
 
 from registry_controller.api import meta
-from registry_controller.api.errors import RegistryError
+from registry_controller.api.errors import RegistryError, ServerError, Unreachable
 from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.group.collection_limits import CollectionLimits
 from registry_controller.group.local_access import LocalAccess
@@ -127,7 +127,7 @@ class Collection:
         orphans = {target: None for target in candidates if self._is_orphan(target)}
         await self._release_orphans(orphans)
         candidates = [target for target in candidates if target not in orphans]
-        going = sum(target in self._owned for target in self._going)
+        going = sum(target in self._owned for target in self._going.difference(candidates))
         if self._limits.is_halted(self._cluster) and not await self._limits.admit(
             self._cluster, len(candidates) + going
         ):
@@ -206,11 +206,16 @@ class Collection:
 
         async def delete(obj: Object) -> None:
             self._going.add(target)
-            await self._access.delete(obj, propagation=proven.mark.propagation)
+            try:
+                await self._access.delete(obj, propagation=proven.mark.propagation)
+            except (Unreachable, ServerError):
+                raise  # it may be on its way: it counts once it is gone
+            except RegistryError:
+                self._going.discard(target)
+                raise
             log.info("owned object deleted", target=target, owner=proven.mark.owner.target, cluster=self._cluster)
 
-        if not await self._change(target, proven, delete):
-            self._going.discard(target)
+        await self._change(target, proven, delete)
 
     async def _release_orphans(self, targets: Iterable[Target]) -> None:
         """Remove the marks of objects whose owners are gone, and keep the objects."""

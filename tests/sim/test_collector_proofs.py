@@ -551,3 +551,40 @@ def test_a_clone_of_a_member_proves_nothing(is_disabled: bool) -> None:
 
 
 CLONED = "0c10ed00-0000-4000-8000-000000000000"
+
+
+@pytest.mark.parametrize("has_finalizers", [True, False])
+def test_a_deletion_whose_answer_is_lost_counts(has_finalizers: bool) -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        names = numbered(100)
+        make_widgets(group, names)
+        async with maker_at(group, "a", makes=True) as operator:
+            await asyncio.sleep(40.0)
+            assert made(group) == set(names)
+            for name in names if has_finalizers else ():
+                found = group["a"].get("ConfigMap", name, namespace="default")
+                group["a"].replace({**found, "metadata": {**found["metadata"], "finalizers": ["example.com/waits"]}})
+            await asyncio.sleep(10.0)
+            server, wire = group["a"].server, group.wire("a", "a")
+            answer = server.answer
+
+            def lose(method: str, path: str, body: bytes | None, **options: Any) -> Any:
+                wire.lost += method == "DELETE"
+                return answer(method, path, body, **options)
+
+            server.answer = lose  # type: ignore[method-assign]
+
+            def going() -> int:
+                found = (group["a"].find("ConfigMap", name, namespace="default") for name in names)
+                return sum(one is None or "deletionTimestamp" in one["metadata"] for one in found)
+
+            delete_widgets(group, names[:40])
+            await asyncio.sleep(60.0)
+            assert going() == 40
+            delete_widgets(group, names[40:80])
+            await asyncio.sleep(60.0)
+            assert going() == 40
+            assert operator.collector.halts
+
+    simulate(scenario, n=2)
