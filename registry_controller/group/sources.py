@@ -228,6 +228,7 @@ class ClusterSource:
         self._clusters = _HomeCache(_read_cluster, self._tell, self._forget_local)
         self._credentials = CredentialStore(on_change=lambda _: self._tell(), explain=_with_grant)
         self._local = _UNKNOWN
+        self._local_problem = ""
         self._found: Found = _ignore
         self._watched: dict[str, asyncio.Task[Any]] = {}
         self._specs: dict[str, MemberSpec] = {}
@@ -236,8 +237,8 @@ class ClusterSource:
 
     @property
     def problem(self) -> str:
-        """Return why the Clusters cannot be read; empty without a problem."""
-        return self._clusters.problem
+        """Return why the Clusters, or the ID of the local cluster, cannot be read; empty without a problem."""
+        return self._clusters.problem or self._local_problem
 
     async def run(self, found: Found) -> None:
         """Report the members at each change of a Cluster or a Secret."""
@@ -263,8 +264,17 @@ class ClusterSource:
             await reader.close()
 
     async def _learn_local(self, reader: Reader) -> None:
-        self._local = await until_answered(lambda: _read_local_id(reader), what="the ID of the local cluster")
+        self._local = await until_answered(lambda: self._ask_local(reader), what="the ID of the local cluster")
         self._tell()
+
+    async def _ask_local(self, reader: Reader) -> ClusterUID:
+        try:
+            found = await _read_local_id(reader)
+        except RegistryError as error:
+            self._local_problem = str(error)
+            raise
+        self._local_problem = ""
+        return found
 
     def _forget_local(self) -> None:
         """Read the ID of the local cluster again: it may have been rebuilt."""

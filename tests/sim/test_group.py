@@ -18,8 +18,8 @@ from registry_controller.group.sources import SECRET_LABEL, ContextSource, Membe
 from registry_controller.kube.connect import Reader
 from tests.sim.cluster.group import SimGroup, carry_over, config_map, simulate
 from tests.sim.cluster.member import NAMESPACE, Member
-from tests.sim.cluster.operator import operator_at
-from tests.sim.cluster.transport import Fault
+from tests.sim.cluster.operator import make_group, operator_at
+from tests.sim.cluster.transport import Fault, Life
 
 ADDED, MODIFIED, DELETED = EventType.ADDED, EventType.MODIFIED, EventType.DELETED
 SYNCED, STALE, LEFT = EventType.SYNCED, EventType.STALE, EventType.LEFT
@@ -920,5 +920,20 @@ def test_a_second_answer_of_another_cluster_replaces_a_member_once(is_described:
             assert after is not engaged
             dialer.identity.on_replaced("it is another cluster now")
             assert operator._engagements.by_name.get("fleet-b") is after
+
+    simulate(scenario, n=2)
+
+
+def test_a_group_says_why_it_does_not_know_its_members_where_the_id_of_its_cluster_cannot_be_read() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        wire = group.wire("a", "a")
+        wire.unallowed = {"namespaces"}
+        async with make_group(group, "a", life=Life()) as operator:
+            await asyncio.sleep(20.0)
+            assert "grant it to the account of this program" in operator.problem
+            wire.unallowed = set()
+            await operator.wait_known()
+            assert not operator.problem
 
     simulate(scenario, n=2)
