@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +29,9 @@ class Context(NamedTuple):
     kubeconfig: Path | None = None
     name: str | None = None
 
+
+CONNECTS_WITHIN_S: Final = 20.0
+"""The program that gives a user credentials (exec) may wait for a person: the member counts as silent then."""
 
 ConnectContext = Callable[[Context], Awaitable[Reader]]
 """Opens a connection to the cluster of a context, for reading alone."""
@@ -81,6 +85,7 @@ class ContextDialer:
         self._context = context
         self._connect = connect
         self._closing: set[asyncio.Task[Any]] = set()
+        self._connecting: asyncio.Task[Reader] | None = None
 
     @property
     def cluster_id(self) -> ClusterUID:
@@ -89,7 +94,7 @@ class ContextDialer:
 
     async def dial(self) -> Reader:
         """Connect; RegistryError when the cluster does not answer, InvalidOption for a wrong kubeconfig."""
-        reader = await self._connect(self._context)
+        reader = await self._connect_in_time()
         try:
             await self.prove(reader)
         except BaseException:
@@ -97,6 +102,33 @@ class ContextDialer:
             raise
         reader.on_new_ca(lambda: self._refuse(reader))
         return reader
+
+    async def _connect_in_time(self) -> Reader:
+        """Connect; Unreachable where that takes long. It goes on then, and the next call waits for it again."""
+        if self._connecting is None:
+            work = self._connect_context()
+            self._connecting = asyncio.get_running_loop().create_task(work, name=f"connect {self.name}")
+        with self._ending_with_its_task():
+            done, _ = await asyncio.wait((self._connecting,), timeout=CONNECTS_WITHIN_S)
+        if not done:
+            raise Unreachable(
+                f"context {self.name}: no connection for {CONNECTS_WITHIN_S:.0f} s; does its user log in?"
+            )
+        connecting, self._connecting = self._connecting, None
+        return await connecting
+
+    async def _connect_context(self) -> Reader:
+        return await self._connect(self._context)
+
+    @contextlib.contextmanager
+    def _ending_with_its_task(self) -> Iterator[None]:
+        """End the connecting where the task that waits for it is cancelled."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._connecting is not None:
+                self._connecting.cancel()
+            raise
 
     def _refuse(self, reader: Reader) -> None:
         """Close a connection, and fail the request that runs: its server may be another cluster."""
@@ -131,7 +163,8 @@ class ContextDialer:
 
     async def pause(self, attempt: int) -> None:
         """Wait after failure number `attempt` (0 is the first)."""
-        await asyncio.sleep(pause_s(attempt))
+        with self._ending_with_its_task():
+            await asyncio.sleep(pause_s(attempt))
 
     def reset_relayed(self) -> None:
         """Do nothing."""

@@ -78,3 +78,32 @@ async def test_a_connection_with_another_certificate_authority_is_not_used_any_m
     with pytest.raises(RegistryError, match="another cluster now"):
         await dialer.dial()
     assert readers[1].is_closed
+
+
+@virtual
+async def test_a_user_who_does_not_log_in_makes_a_member_silent_until_it_is_done() -> None:
+    """The program of the user (exec) is started once, and ends with the member."""
+    goes_on, reader, starts, ends = asyncio.Event(), _Reader(OLD), list[Context](), list[Context]()
+
+    async def connect(context: Context) -> Any:
+        starts.append(context)
+        try:
+            await goes_on.wait()
+        except asyncio.CancelledError:
+            ends.append(context)
+            raise
+        return reader
+
+    dialer = ContextDialer("a", Context(name="a"), connect=connect)
+    for _ in range(2):
+        with pytest.raises(Unreachable, match="does its user log in"):
+            await dialer.dial()
+    goes_on.set()
+    assert await dialer.dial() is reader
+    assert len(starts) == 1
+    goes_on.clear()
+    dialing = asyncio.get_running_loop().create_task(dialer.dial())
+    await asyncio.sleep(1.0)
+    dialing.cancel()
+    await asyncio.sleep(1.0)
+    assert (len(starts), len(ends)) == (2, 1)
