@@ -43,10 +43,11 @@ def make_group(name: str) -> None:
     for tree in _trees():
         group = tree / name
         group.mkdir(exist_ok=True)
-        if (group / "cpuset.clone_children").exists():  # version 1: a new group has no processor and no memory
+        children = group / "cgroup.clone_children"  # of version 1: there a new group has no processor and no memory
+        if children.exists() and (group / "cpuset.cpus").exists():
             for file in ("cpuset.cpus", "cpuset.mems"):
                 (group / file).write_text((tree / file).read_text(encoding="ascii"), encoding="ascii")
-            (group / "cpuset.clone_children").write_text("1", encoding="ascii")
+            children.write_text("1", encoding="ascii")
 
 
 def remove_remains(run: str | None = None) -> list[str]:
