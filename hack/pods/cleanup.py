@@ -57,8 +57,12 @@ def remove_remains(run: str | None = None) -> list[str]:
         left |= {str(group) for group in tree.glob(f"{_PREFIX}-*") if _is_of(group, run) and not _remove(group)}
     for folder in _FOLDERS.glob(f"{_PREFIX}-*"):
         if _is_of(folder, run):
-            with contextlib.suppress(OSError):
+            try:
                 folder.rmdir()
+            except FileNotFoundError:  # another run has removed it
+                pass
+            except OSError:
+                left.add(str(folder))
     return sorted(left)
 
 

@@ -5,6 +5,7 @@ All nodes of a run are on one bridge in the network namespace of the run. No int
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Sequence
@@ -39,6 +40,14 @@ ip address add "$service/32" dev lo
 touch "$folder/ready"
 while :; do sleep 3600; done
 """
+
+
+def alone() -> list[str]:
+    """Return the beginning of a command line that runs in namespaces of its own, until this process ends."""
+    # This process may end before the signal is set: then the shell finds another parent.
+    signalled = ["setpriv", "--pdeathsig", "KILL", "/bin/sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"', str(os.getpid())]
+    namespaces = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
+    return [*signalled, *namespaces, "--mount-proc", "--propagation", "private"]
 
 
 class Node:

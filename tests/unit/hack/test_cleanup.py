@@ -53,3 +53,10 @@ def test_a_run_removes_its_own_groups_only(places: tuple[Path, Path]) -> None:
     assert cleanup.remove_remains(run) == []
     assert [path.name for path in tree.iterdir() if path.is_dir()] == [f"{run}0-1"]
     assert list(folders.iterdir()) == []
+
+
+def test_a_folder_that_is_not_empty_stays_and_is_named(places: tuple[Path, Path]) -> None:
+    _, folders = places
+    run = cleanup.run_name(os.getpid())
+    (cleanup.make_folder(run) / "file").touch()
+    assert cleanup.remove_remains(run) == [str(folders / run)]
