@@ -6,6 +6,7 @@ watcher   a process that removes these as soon as the process of the run has end
 node      namespaces, mounts and network of one node, and of the test process
 configs   configuration files of containerd, its network plugins and kubelet
 archive   a container image of one static program, for the sandbox of each Pod
+counters  memory and CPU time of a control group
 cluster   control plane, kubelet, scheduler and containerd of one cluster
 
 `python -m hack.pods` runs `tests/pods`. Not to be confused with the stand-in kubelet of `hack.controlplane`.
