@@ -14,7 +14,7 @@ import pytest
 
 from hack.pods.needs import PATH
 from hack.programs.image.base import ensure_base
-from hack.programs.image.build import CA_BUNDLE, ROOT, BuiltImage
+from hack.programs.image.build import CA_BUNDLE, ROOT, BuiltImage, revision
 from registry_controller import __version__
 
 _SHELLS = {"sh", "bash", "dash", "busybox", "pip", "pip3", "apt", "dpkg", "perl"}
@@ -95,8 +95,15 @@ def test_the_image_is_described_and_runs_as_a_number(image: BuiltImage) -> None:
     config = image.config()
     assert config["User"] == "65532:65532"
     assert config["Entrypoint"] == ["registry-controller"]
-    assert config["Labels"]["org.opencontainers.image.version"] == __version__
-    assert config["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
+    prefix = "org.opencontainers.image."
+    assert {name: value for name, value in config["Labels"].items() if name.startswith(prefix)} == {
+        f"{prefix}title": "registry-controller",
+        f"{prefix}description": "Peer-to-peer sync for groups of Kubernetes clusters",
+        f"{prefix}licenses": "Apache-2.0",
+        f"{prefix}version": __version__,
+        f"{prefix}revision": revision(),
+        f"{prefix}source": "unknown",  # only the release knows the address of the sources
+    }
 
 
 def test_the_image_holds_python_certificates_and_the_program_only(image: BuiltImage) -> None:

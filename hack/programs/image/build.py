@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import shutil
+import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,22 @@ def ensure_image(tag: str = DEFAULT_TAG) -> BuiltImage:
     return image
 
 
+def revision() -> str:
+    """Return the last commit that changed the image's files, with `-dirty` when they differ; `unknown` without git."""
+    commit = _git("log", "-1", "--format=%H", "--", *INPUTS)
+    if not commit:
+        return "unknown"
+    return f"{commit}-dirty" if _git("status", "--porcelain", "--", *INPUTS) else commit
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
+    return done.stdout.strip()
+
+
 def _build(tag: str, *, folder: Path) -> None:
     base = ensure_base()
     print(f"image: building, about {_EXPECTED_S} s", flush=True)
@@ -96,7 +113,7 @@ def _build(tag: str, *, folder: Path) -> None:
         _buildah(["add", "--quiet", container, str(base), "/"], storage=storage)
         _buildah(["commit", "--quiet", "--rm", container, base_tag], storage=storage)
         command = ["bud", "--pull-never", "--tag", tag, "--build-arg", f"BASE={base_tag}"]
-        command += ["--build-arg", f"VERSION={__version__}"]
+        command += ["--build-arg", f"VERSION={__version__}", "--build-arg", f"REVISION={revision()}"]
         if CA_BUNDLE.is_file():
             command += ["--volume", f"{CA_BUNDLE}:{_MOUNTED_BUNDLE}:ro", "--build-arg", f"PIP_CERT={_MOUNTED_BUNDLE}"]
         if index := os.environ.get("PIP_INDEX_URL"):
@@ -144,7 +161,7 @@ def _named(oci: Path, digest: str) -> Path:
 
 def _digest(tag: str) -> str:
     digest = hashlib.sha256(
-        "\0".join([tag, base_digest(), platform.machine(), Path(__file__).read_text("utf-8")]).encode()
+        "\0".join([tag, base_digest(), platform.machine(), revision(), Path(__file__).read_text("utf-8")]).encode()
     )
     for name in INPUTS:
         place = ROOT / name
