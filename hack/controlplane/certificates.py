@@ -62,6 +62,11 @@ class _Authority:
         return _write(path, self.certificate.public_bytes(serialization.Encoding.PEM))
 
 
+def write_authority(path: Path, *, name: str) -> Path:
+    """Write the certificate (PEM) of a new CA, whose key is not kept."""
+    return _Authority(name).write(path)
+
+
 def create_pki(directory: Path, *, cluster: str, addresses: Sequence[str]) -> Pki:
     """Create all keys and certificates of a cluster; `addresses` lists its API server's addresses."""
     directory.mkdir(parents=True, mode=0o700)

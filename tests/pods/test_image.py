@@ -14,7 +14,7 @@ import pytest
 
 from hack.pods.needs import PATH
 from hack.programs.image.base import ensure_base
-from hack.programs.image.build import CA_BUNDLE, ROOT, BuiltImage, revision
+from hack.programs.image.build import CA_BUNDLE, MOUNTED_BUNDLE, ROOT, BuiltImage, revision
 from registry_controller import __version__
 
 _SHELLS = {"sh", "bash", "dash", "busybox", "pip", "pip3", "apt", "dpkg", "perl"}
@@ -72,18 +72,25 @@ def _files(image: BuiltImage) -> list[Path]:
     return [path for path in image.root.rglob("*") if path.is_file() and not path.is_symlink()]
 
 
-def test_the_ca_bundle_of_the_machine_is_not_in_the_image(image: BuiltImage) -> None:
-    """Its certificates that the base has not are in no file, and the base's are as they were."""
+def _bodies(bundle: bytes) -> set[bytes]:
+    """Return the first line of each certificate: it has the serial number."""
+    return set(re.findall(rb"-----BEGIN CERTIFICATE-----\n(.{64})\n", bundle))
+
+
+def test_the_ca_bundle_of_the_build_is_not_in_the_image(image: BuiltImage) -> None:
+    """Its certificates that the base has not are in no file, nor is its mount; the base's are as they were."""
     with tarfile.open(ensure_base()) as base:
         member = base.extractfile("./etc/ssl/certs/ca-certificates.crt")
         assert member is not None
         based = member.read()
     assert (image.root / CA_BUNDLE.relative_to("/")).read_bytes() == based
-    bodies = re.findall(rb"-----BEGIN CERTIFICATE-----\n((?:.+\n)+?)-----END", CA_BUNDLE.read_bytes())
-    own = {body[:64] for body in bodies if body not in based}
-    assert bodies
-    holding = [path for path in _files(image) if own and own & set(re.findall(rb"(?m)^.{64}$", path.read_bytes()))]
+    marker = _bodies(image.marker.read_bytes())
+    assert len(marker) == 1
+    own = (_bodies(CA_BUNDLE.read_bytes()) | marker) - _bodies(based)
+    assert marker <= own
+    holding = [path for path in _files(image) if own & set(re.findall(rb"(?m)^.{64}$", path.read_bytes()))]
     assert holding == []
+    assert not os.path.lexists(image.root / MOUNTED_BUNDLE.relative_to("/"))
 
 
 def test_every_module_of_ours_and_of_kopf_imports(image: BuiltImage) -> None:

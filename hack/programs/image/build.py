@@ -32,7 +32,9 @@ INPUTS: Final = (
 )
 """Files and folders on which the image depends."""
 CA_BUNDLE: Final = Path("/etc/ssl/certs/ca-certificates.crt")
-_MOUNTED_BUNDLE: Final = "/run/build-ca.crt"
+MOUNTED_BUNDLE: Final = Path("/run/build-ca.crt")
+"""The path of the CA bundle in the build."""
+_MARKER: Final = "marker.crt"
 _KEPT: Final = 3
 _EXPECTED_S: Final = 60
 
@@ -44,6 +46,11 @@ class BuiltImage:
     tag: str
     archive: Path
     root: Path
+
+    @property
+    def marker(self) -> Path:
+        """The certificate (PEM) that only the CA bundle of the build had, besides the machine's own."""
+        return self.root.with_name(_MARKER)
 
     def size_mib(self) -> float:
         """Return the size of all files."""
@@ -101,6 +108,8 @@ def _git(*arguments: str) -> str:
 
 
 def _build(tag: str, *, folder: Path) -> None:
+    from hack.controlplane.certificates import write_authority
+
     base = ensure_base()
     print(f"image: building, about {_EXPECTED_S} s", flush=True)
     work = Path(tempfile.mkdtemp(prefix=".image-", dir=folder.parent))
@@ -115,7 +124,10 @@ def _build(tag: str, *, folder: Path) -> None:
         command = ["bud", "--pull-never", "--tag", tag, "--build-arg", f"BASE={base_tag}"]
         command += ["--build-arg", f"VERSION={__version__}", "--build-arg", f"REVISION={revision()}"]
         if CA_BUNDLE.is_file():
-            command += ["--volume", f"{CA_BUNDLE}:{_MOUNTED_BUNDLE}:ro", "--build-arg", f"PIP_CERT={_MOUNTED_BUNDLE}"]
+            marker = write_authority(made / _MARKER, name="marker of the build's CA bundle")
+            bundle = work / "bundle.crt"
+            bundle.write_bytes(CA_BUNDLE.read_bytes() + b"\n" + marker.read_bytes())
+            command += ["--volume", f"{bundle}:{MOUNTED_BUNDLE}:ro", "--build-arg", f"PIP_CERT={MOUNTED_BUNDLE}"]
         if index := os.environ.get("PIP_INDEX_URL"):
             command += ["--build-arg", f"PIP_INDEX_URL={index}"]
         _buildah([*command, str(ROOT)], storage=storage)
