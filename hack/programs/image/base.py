@@ -6,6 +6,7 @@ Docker pulls its base from a registry. This one stands in for it where no regist
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -30,12 +31,16 @@ def ensure_base() -> Path:
     archive = cache_directory() / "images" / f"base-{base_digest()}.tar"
     if archive.exists():
         return archive
+    if shutil.which("debootstrap") is None:
+        raise BuildError("debootstrap is missing: on Debian, apt-get install debootstrap")
     archive.parent.mkdir(parents=True, exist_ok=True)
     print(f"base image: debootstrap {SUITE}, about {_EXPECTED_S} s the first time", flush=True)
     with tempfile.TemporaryDirectory(prefix="registry-controller-base-") as folder:
         root, packed = Path(folder, "root"), archive.with_suffix(".part")
         included = f"--include={','.join(_PACKAGES)}"
-        run(["debootstrap", "--variant=minbase", included, SUITE, str(root), mirror()], step="debootstrap")
+        # In a mount namespace of its own: the mounts below the root end with debootstrap, also when it is killed.
+        alone = ["unshare", "--mount", "--propagation", "private"]
+        run([*alone, "debootstrap", "--variant=minbase", included, SUITE, str(root), mirror()], step="debootstrap")
         left_out = ["--exclude=./var/cache/apt/*", "--exclude=./var/lib/apt/lists/*", "--exclude=./proc/*"]
         run(["tar", "-C", str(root), *left_out, "-cf", str(packed), "."], step="tar")
         packed.replace(archive)
