@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
         print("make test-pods cannot run here:", *found, sep="\n  ", file=sys.stderr)
         return 3
     try:
-        ensure_binaries((*PROGRAMS, *NODE_PROGRAMS, "helm"))
+        ensure_binaries((*PROGRAMS, *NODE_PROGRAMS, "helm", "helm3"))
         image = ensure_image()
         packages = ensure_test_packages(image)
     except BuildError as error:

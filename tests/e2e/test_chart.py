@@ -421,6 +421,7 @@ def test_helm_test_runs_the_check_with_the_account_and_options_of_the_daemon(pla
     (container,) = pod["spec"]["containers"]
     (daemon,) = deployment["spec"]["template"]["spec"]["containers"]
     assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    assert pod["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == "before-hook-creation", "Helm 3 has no log"
     assert (container["command"], container["args"]) == (["registry-controller"], ["check"])
     for field in ("env", "image", "securityContext", "volumeMounts"):
         assert container[field] == daemon[field], field

@@ -10,7 +10,9 @@ from tests.e2e.group import CHART, NAMESPACE, Member, eventually
 
 RELEASE = "cluster-registry"
 DEPLOYMENT = "deployment/cluster-registry-controller"
-SELECTOR = f"app.kubernetes.io/instance={RELEASE}"
+SELECTOR = f"app.kubernetes.io/name=cluster-registry-controller,app.kubernetes.io/instance={RELEASE}"
+CHECK = "cluster-registry-check"
+"""The Pod of `helm test`."""
 LIMIT = "--timeout=300s"
 SYNCED = {"sync": "yes"}
 """The label of the Secrets that the rule of the group copies."""
@@ -31,6 +33,10 @@ class PodMember(Member):
         """Change values of the release, and wait until its Deployment has taken them."""
         self._helm("upgrade", *flags)
         self.wait_available()
+
+    def run_tests(self, program: str) -> str:
+        """Run `helm test` by helm or helm3, and return its output with the log of the Pod."""
+        return self.cluster.helm("test", RELEASE, "--namespace", NAMESPACE, "--logs", program=program)
 
     def wait_available(self) -> None:
         self.kubectl("-n", NAMESPACE, "rollout", "status", DEPLOYMENT, LIMIT)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import signal
 import tarfile
 from pathlib import Path
@@ -18,7 +19,7 @@ from hack.pods.node import run_program
 from registry_controller import __version__
 from tests.e2e.commands import Ended, contexts, run
 from tests.e2e.group import NAMESPACE, eventually, secret
-from tests.pods.member import DEPLOYMENT, SYNCED, PodMember
+from tests.pods.member import CHECK, DEPLOYMENT, SYNCED, PodMember
 
 _CANARY = "a-canary-that-must-not-sing"
 _PROBE = "import os, sys; print(os.getuid(), os.getgid()); open('/not-allowed', 'w')"
@@ -114,6 +115,22 @@ def test_the_command_line_works_inside_the_pod(joined: list[PodMember]) -> None:
     joined[1].create(secret("explained", {"a": "1"}, labels=SYNCED))
     eventually(lambda: joined[0].find("secret", "explained"))
     assert joined[1].name in joined[0].execute("registry-controller", "explain", "secret", "default/explained")
+
+
+@pytest.mark.parametrize("program", ["helm", "helm3"])
+def test_helm_test_checks_a_member_in_a_pod_that_the_restricted_namespace_admits(
+    joined: list[PodMember], program: str
+) -> None:
+    first, second = joined
+    printed = first.run_tests(program)
+    assert first.get("-n", NAMESPACE, "pod", CHECK)["status"]["phase"] == "Succeeded"
+    log = first.kubectl("-n", NAMESPACE, "logs", CHECK)
+    assert log in printed
+    assert "all checks passed" in log
+    lines = [re.split(" {2,}", line) for line in log.splitlines()]
+    checked = {(cluster, check) for result, cluster, check, *_ in lines[1:-1] if result == "ok"}
+    assert {"definitions", "own-rights", "daemon"} <= {check for _, check in checked}
+    assert {(first.name, "token"), (second.name, "token"), (second.name, "as-seen")} <= checked
 
 
 def test_a_rolling_update_to_two_replicas_and_back(joined: list[PodMember]) -> None:
