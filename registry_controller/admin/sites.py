@@ -60,7 +60,7 @@ class Site:
     @property
     def label(self) -> str:
         """The name of the cluster for people, before its Cluster is known."""
-        return self.context or "the current context"
+        return self.context or self.client.place
 
     def kubectl(self, words: str) -> str:
         """Return a kubectl command for this cluster."""

@@ -273,8 +273,9 @@ def command_client(writer: Writer, *, context: str | None) -> ClusterClient:
 
     In a Pod without a context the user is the account of the daemon.
     """
-    place = f"context {context}" if context else "the current context"
-    messages = DaemonMessages(place) if writer.source is POD else UserMessages(place)
+    is_pod = writer.source is POD
+    place = f"context {context}" if context else "this cluster" if is_pod else "the current context"
+    messages = DaemonMessages(place) if is_pod else UserMessages(place)
     return ClusterClient(writer, messages=messages, tries=MOST_TRIES)
 
 

@@ -152,4 +152,6 @@ def test_an_error_has_the_name_of_its_cluster_once() -> None:
     assert named.explain(NotServed("context a: does not serve it")) == "context a: does not serve it"
     assert named.explain(NotServed("no")) == "context a: no"
     assert user_client(server, None).explain(NotServed("no")) == "the current context: no"
+    server.source = POD
+    assert user_client(server, None).explain(NotServed("no")) == "this cluster: no"
     assert unnamed.explain(NotServed("no")) == "no"
