@@ -195,7 +195,7 @@ class Engagements:
     def _replace(self, name: str, dialer: Dialer | ContextDialer, scope: asyncio.TaskGroup, reason: str) -> None:
         """Disengage the cluster that a name led to, and engage the one that it leads to now.
 
-        Another answer to the former connection, for its own tasks or for the collector, may say so once more.
+        Another answer to the former connection, for its own tasks or for the collector, may report the same once more.
         """
         found = self.by_name.get(name)
         if found is None or found.connection.dialer is not dialer:

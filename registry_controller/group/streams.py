@@ -163,7 +163,7 @@ class MemberStream(EventHandler):
         self._report(((obj, None) for obj in gone), is_relisted=False)
 
     def end(self, reason: str) -> None:
-        """Report that the member has left, and why; what the tasks of its connection still bring is for nobody."""
+        """Report that the member has left, and why. Later events of its connection reach no consumer."""
         consumers, self._consumers = list(self._consumers), {}
         for consumer in consumers:
             consumer.on_state(self._member, EventType.LEFT, reason=reason)

@@ -34,7 +34,16 @@ _UNIT = {
 }
 _NOT_OF_THE_PROGRAM = {
     # The tools of the checkout, which are not in the image, and which need git and the sources.
-    *("chaos", "hack", "test_daily.py", "test_hack.py", "test_sentences.py", "test_walks.py", "test_words.py"),
+    *(
+        "chaos",
+        "hack",
+        "test_daily.py",
+        "test_hack.py",
+        "test_sentences.py",
+        "test_walks.py",
+        "test_words.py",
+        "test_workflows.py",
+    ),
     # The sources, docs and tests of the checkout, compared with one another.
     *("test_clauses.py", "test_project.py"),
 }
