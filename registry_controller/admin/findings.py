@@ -77,6 +77,8 @@ class Remedies(Protocol):
 
     def ca(self, name: str) -> str: ...
 
+    def token(self, name: str) -> str: ...
+
 
 _REMEDIES: Final[Mapping[Problem, str]] = {
     Problem.KUBECONFIG: "delete that Secret in {name}, and its daemon publishes it again",
@@ -88,15 +90,15 @@ _REMEDIES: Final[Mapping[Problem, str]] = {
     Problem.NO_TLS: "set {address} with the HTTPS port of the API server",
     Problem.WRONG_NAME: "set {address} with one of the names in the certificate, or add the address to the certificate "
     "(kubeadm: --apiserver-cert-extra-sans)",
-    Problem.UNTRUSTED: "set {ca}: the certificate authority that issued the certificate at this address",
+    Problem.UNTRUSTED: "if another server answers there, set {address}; else set {ca}: the certificate authority that "
+    "issued the certificate at this address",
     Problem.EXPIRED: "renew the certificate of that API server",
     Problem.NOT_YET_VALID: "correct the clocks of that API server and of the machine that checks",
     Problem.EXPIRES_SOON: "renew the certificate of that API server",
     Problem.HANDSHAKE: "read the log of that API server",
     Problem.NOT_KUBERNETES: "set {address}: it must lead to a Kubernetes API server",
     Problem.OTHER_CLUSTER: "set {address} with the address of {name}",
-    Problem.UNAUTHORIZED: "delete the token Secret of the reader in {name}, and its daemon publishes a new token; if "
-    "the token is new, wait ten seconds",
+    Problem.UNAUTHORIZED: "{token}",
     Problem.MISSING_RIGHT: "install the chart in {name} with its ClusterRoles, or grant the right there by the output "
     "of `registry-controller rbac`",
     Problem.CLOCK: "correct the clocks, by NTP",
@@ -118,11 +120,13 @@ def remedy(finding: CheckResult, remedies: Remedies) -> str:
     if finding.problem is None:
         return ""
     name = finding.subject
-    return _REMEDIES[finding.problem].format(name=name, address=remedies.address(name), ca=remedies.ca(name))
+    return _REMEDIES[finding.problem].format(
+        name=name, address=remedies.address(name), ca=remedies.ca(name), token=remedies.token(name)
+    )
 
 
 class FlagRemedies:
-    """The flags of `join`."""
+    """The flags of `join`, which reads the token where it is published."""
 
     def address(self, name: str) -> str:
         """Return the flag for an address."""
@@ -132,17 +136,43 @@ class FlagRemedies:
         """Return the flag for a certificate authority."""
         return f"--ca-file {name}=FILE"
 
+    def token(self, name: str) -> str:
+        """Return what replaces the published token."""
+        return (
+            f"delete the token Secret of the reader in {name}, and its daemon publishes a new token; if the token is "
+            "new, wait ten seconds"
+        )
+
 
 class ValueRemedies:
     """The values of the chart, and the fields of the Cluster."""
 
     def address(self, name: str) -> str:
         """Return the chart's value for an address."""
-        return f"controller.apiServerEndpointAddress in {name}"
+        return f"controller.apiServerEndpointAddress in {name}, or serverAddress in its Cluster, which goes before it"
 
     def ca(self, name: str) -> str:
         """Return the field for a certificate authority."""
         return f"spec.kubernetesApiEndpoints[].caBundle of Cluster {name} in {name}"
+
+    def token(self, name: str) -> str:
+        """Return what brings the newer token, or makes one."""
+        return (
+            "`registry-controller join` with the contexts of both clusters brings newer credentials; if `check` in "
+            f"{name} shows the same, delete the token Secret of the reader there, and its daemon publishes a new token"
+        )
+
+
+class FirstRemedies(FlagRemedies):
+    """The flags before the installation, when there is no Cluster."""
+
+    def address(self, name: str) -> str:
+        """Return the flag for another address."""
+        return "another --address"
+
+    def ca(self, name: str) -> str:
+        """Return the flag for a certificate authority, which `join` takes."""
+        return f"--ca-file {name}=FILE of join, after the installation"
 
 
 class Viewed(NamedTuple):

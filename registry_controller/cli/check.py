@@ -51,7 +51,7 @@ def check_command(ctx: click.Context, /, *, options: GlobalOptions, pre: bool, a
     work = _check(options, pre=pre, address=_read_address(ctx, address))
     with progress("checking the clusters" if pre else "checking the clusters and their peers"):
         found = run_to_end(work)
-    _print_findings(options, found)
+    _print_findings(options, found, pre=pre)
     if any(finding.is_failure for _, finding in found):
         sys.exit(1)
 
@@ -80,10 +80,10 @@ async def _check(options: GlobalOptions, *, pre: bool, address: str) -> Sequence
         return [(site.label, one) for site, findings in zip(sites, results, strict=True) for one in findings]
 
 
-def _print_findings(options: GlobalOptions, findings: Sequence[tuple[str, CheckResult]]) -> None:
-    from registry_controller.admin.findings import ValueRemedies, remedy  # noqa: PLC0415
+def _print_findings(options: GlobalOptions, findings: Sequence[tuple[str, CheckResult]], *, pre: bool) -> None:
+    from registry_controller.admin.findings import FirstRemedies, ValueRemedies, remedy  # noqa: PLC0415
 
-    printer, remedies = options.printer, ValueRemedies()
+    printer, remedies = options.printer, FirstRemedies() if pre else ValueRemedies()
     if printer.is_for_programs:
         printer.print_document(
             [
