@@ -48,6 +48,14 @@ def check_namespace(namespace: object, *, path: str = "namespace") -> None:
         raise InvalidObject(path, "must be the name of one namespace: small letters, digits and -, up to 63 of them")
 
 
+def check_scope(namespace: str, *, is_namespaced: bool, kind: object) -> None:
+    """Check that the name of an object has a namespace where its kind has them, and none otherwise."""
+    if is_namespaced != bool(namespace):
+        raise InvalidObject(
+            "metadata.namespace", f"{'is missing for' if is_namespaced else 'must be empty for'} {kind}"
+        )
+
+
 def check_context_names(contexts: object) -> None:
     """Check the names of contexts."""
     names = contexts if isinstance(contexts, Sequence) and not isinstance(contexts, str) else ()

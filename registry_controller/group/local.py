@@ -15,6 +15,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, InvalidObject, NotFound, RegistryError, ServerError
 from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.core.backoff import backoff_s
+from registry_controller.group.arguments import check_scope
 from registry_controller.group.local_access import LocalAccess
 from registry_controller.group.objects import Object
 from registry_controller.group.ownership import (
@@ -166,10 +167,7 @@ async def _until_agreed(attempt: Callable[[], Awaitable[T]]) -> T:
 
 
 def _key_of(gvr: GVR, namespace: str, name: str) -> ObjectKey:
-    if gvr.namespaced != bool(namespace):
-        raise InvalidObject(
-            "metadata.namespace", f"{'is missing for' if gvr.namespaced else 'must be empty for'} {gvr}"
-        )
+    check_scope(namespace, is_namespaced=gvr.namespaced, kind=gvr)
     return ObjectKey(namespace, name)
 
 

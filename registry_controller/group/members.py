@@ -12,6 +12,7 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
 from registry_controller.api.selectors import parse_selector
 from registry_controller.clusters.connection import PeerConnection
 from registry_controller.clusters.dialer import Dialer
+from registry_controller.group.arguments import check_scope
 from registry_controller.group.dialers import ContextDialer
 from registry_controller.group.objects import Object
 from registry_controller.group.ownership import Owner, make_owner, read_owner
@@ -138,9 +139,9 @@ async def _find_scope(stream: MemberStream, discovery: Discovery) -> WatchScope:
     word = stream.request.resource
     if stream.kind is not None and "." not in word:
         word = f"{word}.{stream.kind.group}"
-    stream.kind, gvr = await discovery.find(word)
-    stream.is_namespaced = gvr.namespaced
-    return _scope_of(stream, stream.kind)
+    kind, gvr = await discovery.find(word)
+    stream.is_namespaced, stream.kind = gvr.namespaced, kind  # a thread reads the kind first
+    return _scope_of(stream, kind)
 
 
 def _scope_of(stream: MemberStream, kind: GVK) -> WatchScope:
@@ -204,8 +205,16 @@ class Member:
         return read_owner(obj, cluster=self.cluster_id)
 
     def get(self, resource: str, name: str, *, namespace: str = "") -> Object | None:
-        """Return a watched object; None where it does not exist. LookupError for one that no watch shows."""
-        return find_object(self._find(resource, namespace), ObjectKey(namespace, name))
+        """Return a watched object; None where it does not exist.
+
+        LookupError for one that no watch shows. InvalidObject without a namespace where the kind has them, and for a
+        namespace where it has none; a member that has not answered yet does not show which.
+        """
+        streams = self._find(resource, namespace)
+        for stream in streams:
+            if stream.kind is not None:
+                check_scope(namespace, is_namespaced=stream.is_namespaced, kind=stream.kind)
+        return find_object(streams, ObjectKey(namespace, name))
 
     def list(self, resource: str, *, namespace: str = "", label_selector: str = "") -> Sequence[Object]:
         """List watched objects by namespace and name; LookupError for a kind that no watch shows there."""

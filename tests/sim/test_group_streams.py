@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from registry_controller.api.errors import InvalidObject
 from registry_controller.group import EventType, Group, Key
 from registry_controller.group.controller import Controller
 from tests.sim.cluster.group import SimGroup, config_map, simulate
@@ -150,5 +151,24 @@ def test_what_may_be_read_is_current_beside_a_watch_of_what_may_not(order: str) 
             assert (
                 operator["b"].get("configmaps", "y", namespace="default") is None or order != "the wide one fails later"
             )
+
+    simulate(scenario, n=2)
+
+
+def test_an_object_is_read_from_the_cache_with_a_namespace_where_its_kind_has_them() -> None:
+    """As `group.local` reads it: None would show that it does not exist."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        group["b"].create(config_map("x", {"n": "1"}))
+        async with operator_at(group, "a") as operator:
+            for word in ("configmaps", "namespaces"):
+                await take(operator.watch(word, metadata_only=True))
+            with pytest.raises(InvalidObject, match=r"metadata\.namespace: is missing for ConfigMap"):
+                operator["b"].get("configmaps", "x")
+            with pytest.raises(InvalidObject, match=r"metadata\.namespace: must be empty for Namespace"):
+                operator["b"].get("namespaces", "default", namespace="default")
+            assert operator["b"].get("namespaces", "default") is not None
+            assert operator["b"].get("configmaps", "x", namespace="default") is not None
 
     simulate(scenario, n=2)
