@@ -1,7 +1,7 @@
 """Collects the marked objects of the local cluster, while that is the same cluster.
 
 Laws: a mark counts in the cluster that it names, so everything that is known ends when the cluster is another one · a
-kind that cannot be read here holds back no object of another kind.
+kind that cannot be read here holds back no object of another kind, or for a minute where that may be for a moment.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from registry_controller.watch.retry import RetryDelay, until_answered
 log = get_logger(__name__)
 
 _AGAIN_S: Final = 10.0
+_HOLDS_BACK_S: Final = 60.0
+"""An API server that starts fails for some kinds at first. All objects are to be counted together."""
 
 
 class AnotherCluster(Exception):
@@ -85,6 +87,7 @@ class CollectorRun:
         self._owned = OwnedObjects(operator=access.operator, cluster=cluster, changed=self._on_owned)
         self._limits = CollectionLimits(access, self._owned)
         self._answered: dict[OwnedKind, asyncio.Event] = {}
+        self._failing: set[OwnedKind] = set()
         self._is_loaded, self._is_doubted = asyncio.Event(), asyncio.Event()
         self._collections: dict[ClusterUID, Collection] = {}
 
@@ -135,11 +138,16 @@ class CollectorRun:
     def _report_kind(self, kind: OwnedKind, error: RegistryError | None) -> None:
         """Report why the objects of a kind may be out of date; None where they are not.
 
-        Nothing waits for objects that the server does not serve, or refuses to show.
+        Nothing waits for objects that the server does not serve, or refuses to show. After another error the
+        other kinds wait for a minute: a conversion webhook that is broken fails each list of its kind.
         """
         self._report(kind.resource, str(error) if error is not None else "")
+        answered = self._answered[kind]
         if isinstance(error, NotServed | Forbidden):
-            self._answered[kind].set()
+            answered.set()
+        elif error is not None and kind not in self._failing:
+            self._failing.add(kind)
+            asyncio.get_running_loop().call_later(_HOLDS_BACK_S, answered.set)
 
     async def _load(self) -> None:
         """Read the stored counts, however long that takes."""
@@ -252,7 +260,7 @@ class CollectorRun:
         return self._collections[cluster]
 
     async def _until_ready(self) -> None:
-        """Wait until the stored counts, and all owned objects that can be read, were read."""
+        """Wait until the stored counts, and all owned objects that can be read, were read; see `_report_kind`."""
         await self._is_loaded.wait()
         for is_answered in list(self._answered.values()):
             await is_answered.wait()

@@ -448,6 +448,57 @@ def test_an_owned_kind_that_cannot_be_read_here_keeps_no_object_of_another_kind(
     simulate(scenario, n=2)
 
 
+def break_lists(here: Member, plural: str) -> Callable[[], None]:
+    """Answer 500 to each list and watch of a kind, as with a broken conversion webhook; return what mends that."""
+    server = here.server
+    answer, watch = server.answer, server.watch
+    broken = Answer(500, b'{"kind": "Status", "message": "conversion webhook failed"}')
+
+    def is_broken(path: str) -> bool:
+        return path.partition("?")[0].endswith(f"/{plural}")
+
+    def mend() -> None:
+        server.answer, server.watch = answer, watch  # type: ignore[method-assign]
+
+    server.answer = lambda method, path, body, **options: (  # type: ignore[method-assign]
+        broken if method == "GET" and is_broken(path) else answer(method, path, body, **options)
+    )
+    server.watch = lambda path, **options: broken if is_broken(path) else watch(path, **options)  # type: ignore[method-assign]
+    return mend
+
+
+def test_an_owned_kind_whose_lists_fail_keeps_its_own_objects_alone() -> None:
+    """Not each failure lasts: those of a server that starts do not."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        make_widgets(group, ["x"])
+        async with maker_at(group, "a") as operator:
+            await asyncio.sleep(10.0)
+            owner = operator["b"].as_owner(operator["b"].list("widgets")[0])
+            info = {"name": "x", "namespace": "default"}
+            await operator.local.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": info}, owner=owner)
+        delete_widgets(group, ["x"])
+        mend = break_lists(group["a"], "configmaps")
+        async with operator_at(group, "a") as operator:
+            controller = operator.controller(nothing).watches("widgets").owns("configmaps").owns("jobs.batch")
+            async with asyncio.TaskGroup() as scope:
+                running = scope.create_task(controller.run())
+                await asyncio.sleep(30.0)
+                assert group["a"].list("Job", namespace="default")
+                await asyncio.sleep(60.0)
+                assert not group["a"].list("Job", namespace="default")
+                assert made(group) == {"x"}
+                assert "configmaps cannot be read: " in operator.collector.problem
+                mend()
+                await asyncio.sleep(30.0)
+                assert made(group) == set()
+                assert not operator.collector.problem
+                running.cancel()
+
+    simulate(scenario, n=2)
+
+
 def test_a_restart_does_not_begin_to_count_again() -> None:
     async def scenario(group: SimGroup) -> None:
         await group.join()
