@@ -93,6 +93,24 @@ def read_object(
     )
 
 
+def is_known_state(known: Object | None, partial: PartialObject, *, kind: GVK) -> bool:
+    """Return whether a decoded object is in its known state.
+
+    An aggregated API server may give resourceVersions that are not numbers. There the bytes are compared, and without
+    them each state is a new one.
+    """
+    if known is None or (known.uid, known.revision, known.kind) != (partial.uid, partial.revision, kind):
+        return False
+    return partial.revision > 0 or (known._partial is not None and known._partial.raw == partial.raw)
+
+
+def is_same_state(one: Object | None, other: Object | None) -> bool:
+    """Return whether two known states of an object are the same; None is the state of one that does not exist."""
+    if one is None or other is None or one is other:
+        return one is other
+    return one == other and (one.revision > 0 or (one._partial is not None and one._partial == other._partial))
+
+
 def check_origin(obj: Object, *, member: str, cluster: ClusterUID, is_local: bool) -> None:
     """ValueError for an object that was read from another cluster than a member; `cluster` is the ID of the member.
 

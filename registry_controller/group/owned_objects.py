@@ -101,7 +101,7 @@ class OwnedObjects:
         if found is None:
             self._shown_by.pop(target, None)
         before = self._by_target.get(target)
-        if before == found:
+        if before == found and (found is None or found.revision > 0):  # 0 is a resourceVersion that is no number
             return
         if before is not None:
             owner = before.mark.owner

@@ -13,7 +13,14 @@ from registry_controller.api.errors import Forbidden, RegistryError, Unreachable
 from registry_controller.api.meta import GVK, ObjectKey
 from registry_controller.api.selection import Selection
 from registry_controller.api.selectors import parse_selector
-from registry_controller.group.objects import EventType, Object, ObjectOrigin, read_object
+from registry_controller.group.objects import (
+    EventType,
+    Object,
+    ObjectOrigin,
+    is_known_state,
+    is_same_state,
+    read_object,
+)
 from registry_controller.kube.object import PartialObject
 from registry_controller.report.logs import get_logger
 from registry_controller.report.reasons import describe_read_grant, with_remedy
@@ -153,7 +160,7 @@ class MemberStream(EventHandler):
         self._consumers[consumer] = request
         for key in known.keys() | self._objects.keys():
             old, new = known.get(key), self._objects.get(key)
-            if old != new:
+            if not is_same_state(old, new):
                 consumer.on_change(self._member, old, new, is_relisted=True)
         self._tell_state(consumer)
 
@@ -186,8 +193,7 @@ class MemberStream(EventHandler):
         assert self.kind is not None
         self._unconfirmed.discard(obj.key)
         old = self._objects.get(obj.key)
-        is_same = old is not None and (old.uid, old.revision, old.kind) == (obj.uid, obj.revision, self.kind)
-        if is_same and obj.revision <= self._doubted_after:
+        if is_known_state(old, obj, kind=self.kind) and obj.revision <= self._doubted_after:
             return
         new = read_object(obj, kind=self.kind, metadata_only=self.request.metadata_only, origin=self._origin)
         self._objects[obj.key] = new

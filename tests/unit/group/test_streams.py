@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
+from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, RegistryError, Unreachable
-from registry_controller.api.meta import GVK
+from registry_controller.api.meta import GVK, ClusterUID, Target
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.group.objects import EventType, Object
+from registry_controller.group.owned_objects import OwnedChange, OwnedHandler, OwnedObjects
+from registry_controller.group.ownership import Owner, OwnerMark, encode_mark
 from registry_controller.group.streams import MemberStream, StreamRequest
 from registry_controller.kube.object import PartialObject, decode_object
 
@@ -37,9 +41,10 @@ def _make(member: str, request: StreamRequest, *, by_context: bool) -> MemberStr
     return MemberStream(member, request, by_context=by_context, others=lambda _: (), refused=lambda _: None)
 
 
-def _widget(*, revision: int, value: str) -> PartialObject:
+def _widget(*, revision: int | str, value: str, **fields: str) -> PartialObject:
     info = {"name": "x", "namespace": "n", "uid": "u", "resourceVersion": str(revision), "labels": {"value": value}}
-    return decode_object(json.dumps({"apiVersion": KIND.api_version, "kind": KIND.kind, "metadata": info}).encode())
+    manifest = {"apiVersion": KIND.api_version, "kind": KIND.kind, "metadata": info, **fields}
+    return decode_object(json.dumps(manifest).encode())
 
 
 def _stream() -> tuple[MemberStream, _Consumer]:
@@ -84,6 +89,43 @@ def test_an_object_in_another_version_is_news() -> None:
     stream.kind = KIND._replace(version="v2")
     stream.on_object(_widget(revision=5, value="1"))
     assert consumer.labels == [{"value": "1"}, {"value": "1"}]
+
+
+@pytest.mark.parametrize("metadata_only", [True, False])
+def test_a_state_whose_version_is_no_number_is_news_unless_it_is_known_whole(metadata_only: bool) -> None:
+    """An aggregated API server may give such versions; all of them have the revision 0."""
+    stream, consumer = _make("a", REQUEST._replace(metadata_only=metadata_only), by_context=False), _Consumer()
+    stream.kind = KIND
+    stream.attach(consumer, stream.request)
+    for version, value, phase in (("v-1", "1", "a"), ("v-2", "2", "a"), ("v-3", "2", "b"), ("v-3", "2", "b")):
+        stream.on_object(_widget(revision=version, value=value, phase=phase))
+    news = [{"value": value} for value in "1222"]
+    assert consumer.labels == (news if metadata_only else news[:3])
+
+
+def test_a_consumer_that_is_moved_gets_a_state_whose_version_is_no_number() -> None:
+    wide, consumer = _stream()
+    narrow = _make("a", StreamRequest("widgets", Selection("n"), metadata_only=False), by_context=False)
+    narrow.kind = KIND
+    wide.on_object(_widget(revision="v-1", value="1", phase="a"))
+    narrow.on_object(_widget(revision="v-2", value="1", phase="b"))
+    before = len(consumer.labels)
+    narrow.take_over(consumer, wide)
+    assert len(consumer.labels) == before + 1
+
+
+def test_an_owned_object_whose_version_is_no_number_is_reported_at_each_event() -> None:
+    """Its owner is reconciled after each change of it, also of its status."""
+    changes: list[OwnedChange] = []
+    owned = OwnedObjects(operator="o", cluster=ClusterUID("here"), changed=changes.append)
+    target = Target(KIND.group, KIND.kind, "n", "x")
+    mark = OwnerMark(Owner(ClusterUID("b"), "", "ConfigMap", "n", "x", "u"), "Background", "o")
+    text = encode_mark(mark, of=target, cluster=owned.cluster)
+    handler = OwnedHandler(KIND, owned, synced=lambda: None, reset=lambda: None, report=lambda _: None)
+    for version in ("v-1", "v-2", "7", "7"):
+        found = _widget(revision=version, value="1")
+        handler.on_object(msgspec.structs.replace(found, annotations={meta.GROUP_OWNER: text}))
+    assert len(changes) == 3
 
 
 @pytest.mark.parametrize(
