@@ -198,9 +198,9 @@ class Group(Mapping[str, Member]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._engagements.end()  # before the watches: no stream is to be divided for those that remain
         for watch in list(self._watches):
             watch.close()
-        self._engagements.end()
         for task in self._running:
             task.cancel()
         self._running.clear()
@@ -281,9 +281,7 @@ class Group(Mapping[str, Member]):
     def _end_watch(self, watch: Watch) -> None:
         del self._watches[watch]
         for engagement in self._engagements.by_name.values():
-            for stream in list(engagement.connection.streams.values()):
-                stream.detach(watch)
-            engagement.connection.drop_unused()
+            engagement.connection.detach(watch)
 
     def _set_members(self, found: Mapping[str, MemberSpec]) -> None:
         if not self._running:

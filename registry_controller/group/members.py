@@ -41,9 +41,10 @@ class MemberConnection(PeerConnection[Dialer | ContextDialer]):
         """Report the objects of a request to a consumer, from a stream that shows them; open one where none does."""
         self._open(request).attach(consumer, request)
 
-    def _open(self, request: StreamRequest) -> MemberStream:
+    def _open(self, request: StreamRequest, *, besides: MemberStream | None = None) -> MemberStream:
         for held in self.streams.values():
-            if held.request == request or (held.request.shows(request) and not held.is_refused):
+            is_fit = held.request == request or (held.request.shows(request) and not held.is_refused)
+            if is_fit and held is not besides:
                 return held
         by_context = isinstance(self.dialer, ContextDialer)
         stream = self.streams[request] = MemberStream(
@@ -69,14 +70,28 @@ class MemberConnection(PeerConnection[Dialer | ContextDialer]):
             if one is not stream and request.resource == stream.request.resource
         ]
 
-    def _divide(self, refused: MemberStream) -> None:
-        """Move consumers that asked for less than a stream that may not be read to streams of their own."""
-        for consumer, request in list(refused.consumers.items()):
-            if request != refused.request:
-                self._open(request).take_over(consumer, refused)
-        self.drop_unused()
+    def _divide(self, stream: MemberStream) -> None:
+        """Move the consumers that asked for less than a stream shows to other streams, the widest requests first."""
+        requests = list(stream.consumers.values())
+        shown = {request: sum(request.shows(other) for other in requests) for request in requests}
+        for consumer, request in sorted(stream.consumers.items(), key=lambda found: -shown[found[1]]):
+            if request != stream.request:
+                self._open(request, besides=stream).take_over(consumer, stream)
+        self._drop_unused()
 
-    def drop_unused(self) -> None:
+    def detach(self, consumer: Consumer) -> None:
+        """Report nothing more to a consumer, and end the streams that it alone has asked for.
+
+        A stream that shows more than the other consumers want is divided: it would hold all objects for a few of them.
+        """
+        for stream in self.streams.values():
+            stream.detach(consumer)
+        self._drop_unused()
+        for stream in list(self.streams.values()):
+            if stream.request not in stream.consumers.values():
+                self._divide(stream)
+
+    def _drop_unused(self) -> None:
         """End the streams without a consumer."""
         for request in [request for request, stream in self.streams.items() if not stream.consumers]:
             del self.streams[request]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol
 
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey
@@ -109,6 +109,11 @@ def is_same_state(one: Object | None, other: Object | None) -> bool:
     if one is None or other is None or one is other:
         return one is other
     return one == other and (one.revision > 0 or (one._partial is not None and one._partial == other._partial))
+
+
+def without_body(obj: Object) -> Object:
+    """Return an object of which only the metadata is known."""
+    return replace(obj, _partial=None)
 
 
 def check_origin(obj: Object, *, member: str, cluster: ClusterUID, is_local: bool) -> None:

@@ -20,6 +20,7 @@ from registry_controller.group.objects import (
     is_known_state,
     is_same_state,
     read_object,
+    without_body,
 )
 from registry_controller.kube.object import PartialObject
 from registry_controller.report.logs import get_logger
@@ -145,24 +146,40 @@ class MemberStream(EventHandler):
     def take_over(self, consumer: Consumer, other: MemberStream) -> None:
         """Take a consumer that knows the objects of another stream, and report where this one differs.
 
-        A new stream begins with these objects: its first list shows which of them are gone.
+        A new stream begins with these objects, and as complete as they are: its first list shows the differences.
         """
         request = other._consumers.pop(consumer)
-        labels = parse_selector(request.selection.labels)
-        known = {
-            key: obj
-            for key, obj in other.objects.items()
-            if request.selection.includes(obj.namespace) and labels.matches(obj.labels)
-        }
+        known = other._select(request)
         if not self._consumers and not self._objects:
-            self._objects |= known
-            self._unconfirmed |= known.keys()
+            self._begin_with(other)
         self._consumers[consumer] = request
         for key in known.keys() | self._objects.keys():
             old, new = known.get(key), self._objects.get(key)
             if not is_same_state(old, new):
                 consumer.on_change(self._member, old, new, is_relisted=True)
-        self._tell_state(consumer)
+        if (self.is_complete, self.problem) != (other.is_complete, other.problem):
+            self._tell_state(consumer)
+
+    def _begin_with(self, other: MemberStream) -> None:
+        """Take the objects of a wider stream; not its word that they are current, where that may not be read."""
+        mine = other._select(self.request)
+        if self.request.metadata_only:
+            mine = {key: without_body(obj) for key, obj in mine.items()}
+        self._objects |= mine
+        self._unconfirmed |= mine.keys()
+        self._doubted_after = other._doubted_after
+        if self.kind is None:
+            self.kind, self.is_namespaced = other.kind, other.is_namespaced
+        self.is_complete = other.is_current and not other.is_refused
+
+    def _select(self, request: StreamRequest) -> dict[ObjectKey, Object]:
+        """Return the known objects of a request that has no other field selector."""
+        labels = parse_selector(request.selection.labels)
+        return {
+            key: obj
+            for key, obj in self._objects.items()
+            if request.selection.includes(obj.namespace) and labels.matches(obj.labels)
+        }
 
     def drop_objects(self) -> None:
         """Report the deletion of each object: the member has left."""

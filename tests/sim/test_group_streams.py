@@ -172,3 +172,44 @@ def test_an_object_is_read_from_the_cache_with_a_namespace_where_its_kind_has_th
             assert operator["b"].get("configmaps", "x", namespace="default") is not None
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize(
+    "narrower", [{"namespace": "default"}, {"label_selector": "tier=gold"}, {"metadata_only": True}]
+)
+def test_a_watch_of_less_goes_on_alone_once_the_one_of_more_that_it_shared_has_ended(narrower: dict[str, Any]) -> None:
+    """The objects that it alone wants stay in memory. What happens at that moment comes once."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        for name in "xyz":
+            group["b"].create(config_map(name, {"n": "1"}, labels=GOLD))
+        async with operator_at(group, "a") as operator:
+            wide = operator.watch("configmaps")
+            narrow = operator.watch("configmaps", **narrower)
+            other = operator.watch("configmaps", **{**narrower, "label_selector": "tier=gold", "metadata_only": True})
+            for watch in (narrow, other, wide):
+                assert ("b", EventType.SYNCED, "") in brief(await take(watch, for_s=10.0))
+            await take(narrow, for_s=60.0)
+            await take(other, for_s=1.0)
+            group.wire("a", "b").reads.clear()
+            wide.close()
+            group["b"].delete("ConfigMap", "x", namespace="default")
+            group["b"].apply(config_map("y", {"n": "2"}))
+            group["b"].create(config_map("w", {"n": "1"}, labels=GOLD))
+            assert not operator["b"].is_stale("configmaps", namespace="default")
+            for watch in (narrow, other):
+                events = brief(await take(watch, for_s=20.0), of="b")
+                assert sorted(events) == [
+                    ("b", EventType.ADDED, "w"), ("b", EventType.DELETED, "x"), ("b", EventType.MODIFIED, "y"),
+                    ("b", EventType.SYNCED, ""),
+                ]  # fmt: skip
+            found = operator["b"].get("configmaps", "z", namespace="default")
+            assert found is not None
+            assert found.has_body is ("metadata_only" not in narrower)
+            assert sum("/configmaps?" in path for path in group.wire("a", "b").reads) == 1  # they share a stream
+            if "namespace" in narrower:
+                with pytest.raises(LookupError):
+                    operator["b"].list("configmaps", namespace="kube-system")
+
+    simulate(scenario, n=2)
