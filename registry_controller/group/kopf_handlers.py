@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -115,14 +116,25 @@ class KopfHandlers:
             await service.end()
 
     def install(self, registry: kopf.OperatorRegistry | None = None) -> None:
-        """Engage the members at the start of an operator that runs otherwise, as with `kopf run`, until it ends."""
-        service = _Service(self._serving)
+        """Engage the members at the start of an operator that runs otherwise, as with `kopf run`, until it ends.
+
+        An error of the group ends the operator with an error: kopf stops as after SIGTERM. In a process without a
+        handler for SIGTERM, as where kopf runs in a thread, kopf goes on, and the log has the error.
+        """
+        service = _Service(self._serving, failed=_stop_operator)
 
         @kopf.on.startup(registry=registry)
         async def start(**_: Any) -> None:
-            await service.start(asyncio.get_running_loop().create_task)
+            try:
+                await service.start(asyncio.get_running_loop().create_task)
+            except Exception as error:  # kopf would call it again, and a group is entered once
+                raise kopf.PermanentError(f"the members cannot be engaged: {_name_cause(error)}") from error
 
-        kopf.on.cleanup(registry=registry)(service.end)
+        @kopf.on.cleanup(registry=registry)
+        async def end(**_: Any) -> None:
+            await service.end()
+            if service.error is not None:
+                raise kopf.PermanentError(f"the group has ended: {_name_cause(service.error)}") from service.error
 
     @contextlib.asynccontextmanager
     async def _serving(self) -> AsyncIterator[None]:
@@ -168,10 +180,21 @@ class KopfHandlers:
 
 
 class _Service:
-    """The serving of handlers, in a task of its own from `start` to `end`."""
+    """The serving of handlers, in a task of its own from `start` to `end`.
 
-    def __init__(self, serving: Callable[[], AbstractAsyncContextManager[None]]) -> None:
+    `failed` is called where it ends with `error` after its start.
+    """
+
+    def __init__(
+        self,
+        serving: Callable[[], AbstractAsyncContextManager[None]],
+        *,
+        failed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.error: BaseException | None = None
         self._serving = serving
+        self._failed = failed
+        self._has_started = False
         self._started, self._ending = asyncio.Event(), asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -182,6 +205,7 @@ class _Service:
         await self._started.wait()
         if task.done():
             await task
+        self._has_started = True
 
     async def end(self, **_: Any) -> None:
         """Disengage the members, and return then."""
@@ -191,13 +215,30 @@ class _Service:
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         self._started.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("handlers of the group have ended", error=describe(error))
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        log.error("handlers of the group have ended", error=_name_cause(error))
+        if self._has_started:
+            self.error = error
+            self._failed()
 
     async def _serve(self) -> None:
         async with self._serving():
             self._started.set()
             await self._ending.wait()
+
+
+def _name_cause(error: BaseException) -> str:
+    """Describe the first error inside of groups, which is the cause."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return describe(error)
+
+
+def _stop_operator() -> None:
+    """Stop kopf by the signal for which it has a handler, unless the process would be killed by it."""
+    if callable(signal.getsignal(signal.SIGTERM)):
+        signal.raise_signal(signal.SIGTERM)
 
 
 def _check_kind(resource: str, namespace: str) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import sys
 import threading
+from pathlib import Path
 from typing import Any, cast
 
+import kopf
 import pytest
 
+from registry_controller.api.errors import InvalidOption
 from registry_controller.api.meta import GVK
 from registry_controller.api.selection import EVERYTHING
 from registry_controller.api.selectors import parse_selector
@@ -102,3 +106,78 @@ async def test_handlers_that_block_in_threads_hold_up_neither_another_member_nor
                 await asyncio.to_thread(int)
         finally:
             goes_on.set()
+
+
+OPERATOR = """
+import asyncio
+
+import kopf
+
+from registry_controller.group import Group
+
+
+class Source:
+    problem = ""
+
+    async def run(self, found):
+        found({})
+        await asyncio.sleep(1.0)
+        raise RuntimeError("the source has failed")
+
+
+@kopf.on.login()
+def login(**_):
+    return kopf.ConnectionInfo(server="http://127.0.0.1:9")
+
+
+group = Group(Source())
+
+
+@group.kopf.on_event("configmaps")
+async def on_map(**_):
+    pass
+
+
+group.kopf.install()
+"""
+"""An operator whose group fails. Nothing listens on port 9: kopf goes on to try."""
+
+
+async def test_an_operator_that_kopf_runs_fails_with_its_group(tmp_path: Path) -> None:
+    """kopf would go on without the handlers, and no restart of the Pod would bring them back."""
+    program = tmp_path / "operator.py"
+    program.write_text(OPERATOR)
+    running = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "kopf", "run", "--standalone", "--all-namespaces", str(program),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(120):
+            output, _ = await running.communicate()
+    finally:
+        if running.returncode is None:
+            running.kill()
+            await running.wait()
+    assert running.returncode == 1, output.decode()
+    assert "the source has failed" in output.decode()
+
+
+class EnteredGroup(FedGroup):
+    """A group that was entered before."""
+
+    is_running = False
+
+    async def __aenter__(self) -> None:
+        raise InvalidOption("a group is entered once")
+
+    async def __aexit__(self, *_: object) -> None:
+        """Do nothing."""
+
+
+async def test_kopf_starts_no_operator_whose_group_cannot_be_entered() -> None:
+    """After another error kopf calls the function again, which does not enter the group again."""
+    registry = kopf.OperatorRegistry()
+    KopfHandlers(cast(RunnableGroup, EnteredGroup())).install(registry)
+    start: Any = registry._activities._handlers[0].fn
+    with pytest.raises(kopf.PermanentError, match=r"the members cannot be engaged: .*is entered once"):
+        await start()
