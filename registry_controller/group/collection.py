@@ -22,7 +22,7 @@ from registry_controller.group.local_access import LocalAccess
 from registry_controller.group.members import MemberConnection
 from registry_controller.group.objects import Object
 from registry_controller.group.owned_objects import Owned, OwnedObjects
-from registry_controller.group.owner_proof import Existence, ask_members, streams_of
+from registry_controller.group.owner_proof import Existence, Witnesses, ask_members, streams_of
 from registry_controller.group.ownership import Owner, OwnerMark
 from registry_controller.group.rounds import AGAIN_S, Rounds, next_after
 from registry_controller.group.shown_objects import find_object
@@ -38,22 +38,21 @@ _HALTED: Final = "deletions are halted: too many would go at once"
 class Collection:
     """The objects whose owners are objects of one cluster.
 
-    `connections` returns those to the members with its ID, and `unidentified` the members without a known one, with
-    the reasons.
+    `witnesses` returns the members with its ID, and `unidentified` the members without a known one, with the reasons.
     """
 
     def __init__(
         self,
         cluster: ClusterUID,
         *,
-        connections: Callable[[], Sequence[MemberConnection]],
+        witnesses: Callable[[], Witnesses],
         unidentified: Callable[[], Mapping[str, str]],
         access: LocalAccess,
         owned: OwnedObjects,
         limits: CollectionLimits,
     ) -> None:
         self._cluster = cluster
-        self._connections = connections
+        self._witnesses = witnesses
         self._unidentified = unidentified
         self._access = access
         self._owned = owned
@@ -163,7 +162,7 @@ class Collection:
 
     def _unseen(self, targets: Iterable[Target]) -> set[Target]:
         """Return the objects whose owners no watch shows."""
-        connections = self._connections()
+        connections = self._witnesses().connections
         owned = ((target, self._owned.get(target)) for target in targets)
         return {target for target, found in owned if found and not self._is_seen(target, found, connections)}
 
@@ -172,7 +171,7 @@ class Collection:
 
     def _may_ask(self, target: Target) -> bool:
         """Return whether the owner of an object is to be asked about now."""
-        found, connections = self._owned.get(target), self._connections()
+        found, connections = self._owned.get(target), self._witnesses().connections
         is_here = found is not None and not found.is_deleting and found.mark.owner.cluster == self._cluster
         if found is None or not is_here or self._is_seen(target, found, connections):
             self._settle(target)
@@ -188,7 +187,7 @@ class Collection:
         asked = self._owned.get(target)
         if asked is None:
             return None
-        answer = await ask_members(self._connections(), asked.mark.owner, unidentified=self._unidentified())
+        answer = await ask_members(self._witnesses(), asked.mark.owner, unidentified=self._unidentified())
         if answer.existence is Existence.THERE:
             self._settle(target, mark=asked.mark)
         elif answer.existence is Existence.UNKNOWN:

@@ -250,7 +250,7 @@ class CollectorRun:
         if cluster not in self._collections:
             collection = self._collections[cluster] = Collection(
                 cluster,
-                connections=functools.partial(self._members.find_witnesses, cluster),
+                witnesses=functools.partial(self._members.find_witnesses, cluster),
                 unidentified=lambda: self._members.unidentified,
                 access=self._access,
                 owned=self._owned,

@@ -18,6 +18,7 @@ from registry_controller.api.meta import ClusterUID
 from registry_controller.clusters.dialer import Dialer
 from registry_controller.group.dialers import LEAVES_AFTER_S, ConnectContext, ContextDialer, SecretDialer
 from registry_controller.group.members import Member, MemberConnection
+from registry_controller.group.owner_proof import Witnesses
 from registry_controller.group.ownership import ID_HIDDEN
 from registry_controller.group.sources import MemberSpec
 from registry_controller.kube.connect import Reader
@@ -74,7 +75,7 @@ class Engagements:
         self.by_name: dict[str, EngagedMember] = {}
         self.unreadable: Mapping[str, str] = {}
         self._undescribed: Mapping[str, str] = {}
-        self._cloned: frozenset[ClusterUID] = frozenset()
+        self._disputed: frozenset[ClusterUID] = frozenset()
         self._connect = connect
         self._connect_by_context = connect_by_context
         self._engaged = engaged
@@ -86,9 +87,10 @@ class Engagements:
         """Return the connections to the members that proved this ID last: several for a clone, or a second context."""
         return [found.connection for name, found in self.by_name.items() if cluster and self.find_id(name) == cluster]
 
-    def find_witnesses(self, cluster: ClusterUID) -> Sequence[MemberConnection]:
-        """Return the connections to members that can prove something about this cluster: none where it has clones."""
-        return () if cluster in self._cloned else self.find(cluster)
+    def find_witnesses(self, cluster: ClusterUID) -> Witnesses:
+        """Return the members that can prove something about this cluster."""
+        is_disputed = cluster in self._disputed
+        return Witnesses(() if is_disputed else self.find(cluster), is_disputed=is_disputed)
 
     def find_id(self, member: str) -> ClusterUID:
         """Return the ID that a member proved last, or else that its Cluster names; empty where it is not known."""
@@ -117,7 +119,7 @@ class Engagements:
                 log.warning("member cannot be reached", member=name, error=problem)
         self.unreadable = unreadable
         self._undescribed = {name: problem for name, problem in unreadable.items() if not found[name].cluster_id}
-        self._cloned = frozenset(spec.cluster_id for spec in found.values() if spec.is_cloned)
+        self._disputed = frozenset(spec.cluster_id for spec in found.values() if spec.is_disputed)
         for name in self.by_name.keys() - found.keys():
             self._let_leave(name)
         for name, spec in found.items():

@@ -2,7 +2,8 @@
 
 Laws: only the NotFound of the named object, or another uid under its name, from the cluster whose ID is in the mark,
 and which shows that ID after its answer, proves that it is gone · silence, a refusal and a kind that is not served
-prove nothing · a member that has shown no ID may be that cluster, so nothing is proven without it.
+prove nothing · a member that has shown no ID may be that cluster, so nothing is proven without it · while several
+Clusters have an ID, the owner may be at another API server than that which answers.
 """
 
 from __future__ import annotations
@@ -30,6 +31,22 @@ class Existence(Enum):
     UNKNOWN = "the owner may be there"
 
 
+class NotAsked(Enum):
+    """The reason why no member is asked about an owner."""
+
+    NO_MEMBER = "no member of the group has the ID of its owner's cluster"
+    SEVERAL_CLUSTERS = (
+        "several Clusters here have the ID of its owner's cluster, and may lead to clones; keep one of them"
+    )
+
+
+class Witnesses(NamedTuple):
+    """The connections to the members with the ID of a cluster; none where several Clusters have that ID."""
+
+    connections: Sequence[MemberConnection]
+    is_disputed: bool = False
+
+
 class Answer(NamedTuple):
     """The answer of a member; `reason` is why it proves nothing."""
 
@@ -44,20 +61,20 @@ def streams_of(connection: MemberConnection, owner: Owner) -> Iterator[MemberStr
             yield stream
 
 
-async def ask_members(
-    connections: Sequence[MemberConnection], owner: Owner, *, unidentified: Mapping[str, str]
-) -> Answer:
+async def ask_members(witnesses: Witnesses, owner: Owner, *, unidentified: Mapping[str, str]) -> Answer:
     """Read an owner by name at the members with the ID of its cluster: it is gone where all of them answer that.
 
-    Several members have one ID where a cluster was cloned, or is reached by several names. `unidentified` are the
-    members whose ID is not known, with the reasons.
+    Several contexts and Secrets have one ID where a cluster was cloned, or is reached by several names. `unidentified`
+    are the members whose ID is not known, with the reasons.
     """
     for name, reason in unidentified.items():
         advice = f"make {name} readable, or remove it from the group"
         return Answer(Existence.UNKNOWN, f"{name} has shown no ID, and may be its owner's cluster: {reason}; {advice}")
-    if not connections:
-        return Answer(Existence.UNKNOWN, "no member of the group has the ID of its owner's cluster")
-    for connection in connections:
+    if witnesses.is_disputed:
+        return Answer(Existence.UNKNOWN, NotAsked.SEVERAL_CLUSTERS.value)
+    if not witnesses.connections:
+        return Answer(Existence.UNKNOWN, NotAsked.NO_MEMBER.value)
+    for connection in witnesses.connections:
         answer = await _ask_member(connection, owner)
         if answer.existence is not Existence.GONE:
             return answer

@@ -43,7 +43,8 @@ class MemberSpec:
     """A member, and how it is reached: over a context, or over `ways`, in their order.
 
     A member without either cannot be reached now; `problem` is why. One with a `cluster_id` must be that cluster.
-    `aliases` are the names of other Clusters with its ID. With `is_cloned`, several API servers have the ID.
+    `aliases` are the names of other Clusters with its ID. With `is_disputed`, several Clusters have the ID of a peer:
+    they may lead to clones, also where the daemon has not found that, or not yet.
     """
 
     name: str
@@ -53,7 +54,7 @@ class MemberSpec:
     is_local: bool = False
     problem: str = ""
     aliases: frozenset[str] = frozenset()
-    is_cloned: bool = False
+    is_disputed: bool = False
 
 
 Found = Callable[[Mapping[str, MemberSpec]], None]
@@ -296,8 +297,9 @@ class ClusterSource:
         for name, found in resolved.items():
             if found.alias_of and not found.disabled:
                 aliases[found.alias_of].add(name)
+        disputed = {cluster for cluster, same in sort_by_id(clusters).items() if len(same) > 1} - {self._local}
         self._specs = {
-            name: replace(spec, aliases=frozenset(aliases[name]))
+            name: replace(spec, aliases=frozenset(aliases[name]), is_disputed=spec.cluster_id in disputed)
             for name, spec in described.items()
             if spec is not None
         }
@@ -332,8 +334,7 @@ class ClusterSource:
         if resolved.waiting:
             return self._specs.get(cluster.name) or MemberSpec(cluster.name, cluster.cluster_id)
         problem = resolved.conflict or resolved.auth_problem or ("has no Secret" if resolved.missing_auth else "")
-        is_cloned = bool(resolved.conflict)
-        return MemberSpec(cluster.name, cluster.cluster_id, ways=resolved.ways, problem=problem, is_cloned=is_cloned)
+        return MemberSpec(cluster.name, cluster.cluster_id, ways=resolved.ways, problem=problem)
 
 
 def _find_clones(clusters: Mapping[ClusterUID, Sequence[Cluster]]) -> Mapping[ClusterUID, frozenset[str]]:

@@ -13,6 +13,7 @@ from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, ObjectKey
 from registry_controller.group import EventType, Key
 from registry_controller.group.dialers import Context
+from registry_controller.group.owner_proof import NotAsked
 from registry_controller.group.ownership import Owner
 from registry_controller.group.sources import ContextSource
 from tests.sim.cluster.group import SimGroup, config_map, hand_over, simulate
@@ -515,12 +516,13 @@ def test_an_answer_that_is_not_the_named_object_proves_nothing(change: dict[str,
     simulate(scenario, n=2)
 
 
-@pytest.mark.parametrize("is_disabled", [True, False])
-def test_a_clone_of_a_member_proves_nothing(is_disabled: bool) -> None:
-    """The daemon has found that two Clusters lead to two API servers with one ID. The owner is at one of them alone."""
+@pytest.mark.parametrize("found", ["found", "found, and one is disabled", "not found yet"])
+def test_a_clone_of_a_member_proves_nothing(found: str) -> None:
+    """Two Clusters lead to two API servers with one ID, as the daemon finds. The owner is at one of them alone."""
 
     async def scenario(group: SimGroup) -> None:
         a, b, c = group.members
+        is_disabled = "disabled" in found
         group.start()
         await group.settle()
         hand_over(b if is_disabled else c, a)
@@ -533,9 +535,12 @@ def test_a_clone_of_a_member_proves_nothing(is_disabled: bool) -> None:
                 running = scope.create_task(controller.run())
                 uid = b.get("Widget", "x", namespace="default")["metadata"]["uid"]
                 owner = Owner(ClusterUID(b.id), "sim.example", "Widget", "default", "x", uid)
+                if found == "not found yet":
+                    a.kill()
                 hand_over(c if is_disabled else b, a)
                 await asyncio.sleep(120.0)
-                assert a.condition("Cluster", "b", "LocalConflict")["status"] == "True"
+                if found != "not found yet":
+                    assert a.condition("Cluster", "b", "LocalConflict")["status"] == "True"
                 if is_disabled:
                     note = {"name": "b", "annotations": {meta.CLUSTER_DISABLED: "true"}}
                     a.apply({"kind": "Cluster", "metadata": note})
@@ -545,6 +550,12 @@ def test_a_clone_of_a_member_proves_nothing(is_disabled: bool) -> None:
                 await operator.local.apply(manifest, owner=owner)
                 await asyncio.sleep(200.0)
                 assert deleted == []
+                assert operator.collector.kept == {"ConfigMap default/x": NotAsked.SEVERAL_CLUSTERS.value}
+                if not is_disabled:
+                    b.delete("Widget", "x", namespace="default")
+                    a.delete("Cluster", "c")
+                    await asyncio.sleep(200.0)
+                    assert deleted == ["x"]
                 running.cancel()
 
     simulate(scenario, n=3, uids={"b": CLONED, "c": CLONED})

@@ -937,3 +937,26 @@ def test_a_group_says_why_it_does_not_know_its_members_where_the_id_of_its_clust
             assert not operator.problem
 
     simulate(scenario, n=2)
+
+
+def test_a_cluster_with_another_id_whose_secret_was_not_listed_yet_stays_as_it_was() -> None:
+    """Its Secret is in a namespace that no Cluster has named before."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here = group["a"]
+        here.kill()
+        async with operator_at(group, "a") as operator:
+            await asyncio.sleep(5.0)
+            held = here.get("Cluster", "b")
+            reference = {"name": "b", "namespace": "elsewhere"}
+            here.apply({"kind": "Cluster", "metadata": {"name": "b"}, "spec": {
+                "clusterID": "5e0e0000-0000-4000-8000-000000000000", "authInfo": {"secretRef": reference},
+            }})  # fmt: skip
+            await asyncio.sleep(60.0)
+            assert "b" in operator.unreadable
+            here.apply({"kind": "Cluster", "metadata": {"name": "b"}, "spec": held["spec"]})
+            await asyncio.sleep(60.0)
+            assert operator["b"].is_connected
+
+    simulate(scenario, n=2)

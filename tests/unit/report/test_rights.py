@@ -22,7 +22,7 @@ from registry_controller.api.selection import EVERYTHING
 from registry_controller.cli.failures import explain_error
 from registry_controller.clusters.dialer import read_proven_id
 from registry_controller.group.local_access import _OperatorMessages
-from registry_controller.group.owner_proof import ask_members
+from registry_controller.group.owner_proof import Witnesses, ask_members
 from registry_controller.group.ownership import Owner
 from registry_controller.group.sources import _with_grant
 from registry_controller.group.streams import MemberStream, StreamRequest
@@ -121,7 +121,7 @@ def ask_owner(*, is_shown: bool) -> Callable[[Path], Awaitable[str]]:
             dialer=SimpleNamespace(cluster_id="id-b", prove=lambda _: read_proven_id(refusing)),
         )  # fmt: skip
         owner = Owner(ClusterUID("id-b"), "", "ConfigMap", "default", "x", "uid")
-        return (await ask_members([connection], owner, unidentified={})).reason
+        return (await ask_members(Witnesses([connection]), owner, unidentified={})).reason
 
     return spell
 
