@@ -70,6 +70,8 @@ def leave_command(
     """
     if cluster and without:
         raise click.UsageError("--without is for a cluster that leaves by itself: give no CLUSTER with it", ctx)
+    if cluster == "":  # such as from a variable of a script that is not set: without a name, this cluster would leave
+        raise click.UsageError("CLUSTER is empty: name the member that is gone, or leave the argument out", ctx)
     settings = load_settings(options, flags)
     order = LeaveOrder(cluster or "", without, wait_s)
     run_to_end(

@@ -217,3 +217,9 @@ def test_the_module_is_the_program() -> None:
         [sys.executable, "-m", "registry_controller", "--version"], capture_output=True, text=True, check=False
     )
     assert done.stdout == f"registry-controller, version {__version__}\n"
+
+
+@pytest.mark.parametrize("more", [(), ("--yes",), ("--context", "a", "--context", "b")])
+def test_an_empty_name_does_not_make_this_cluster_leave(more: tuple[str, ...]) -> None:
+    found = invoke("leave", "", *more, KUBECONFIG="/nowhere")
+    assert (found.exit_code, "CLUSTER is empty" in found.output) == (2, True)
