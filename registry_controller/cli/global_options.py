@@ -116,7 +116,7 @@ def _list_flags(contexts: Contexts, forms: Sequence[Form], *, has_namespace: boo
             metavar="NAME",
             hidden=is_hidden,
             shell_complete=_complete_context,
-            callback=None if contexts is not Contexts.ONE else _check_one,
+            callback=_check_one if contexts is Contexts.ONE else _check_names,
             help=f"Context in the kubeconfig. {many} current context.",
         ),
         click.option(
@@ -146,9 +146,15 @@ def _list_flags(contexts: Contexts, forms: Sequence[Form], *, has_namespace: boo
     return flags
 
 
-def _check_one(ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+def _check_one(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     if len(value) > 1:
         raise click.UsageError(f"{ctx.info_name} works on one cluster: give --context once", ctx)
+    return _check_names(ctx, param, value)
+
+
+def _check_names(ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    if "" in value:  # such as from a variable of a script that is not set
+        raise click.UsageError("--context is empty: name a context of the kubeconfig, or leave the flag out", ctx)
     return value
 
 

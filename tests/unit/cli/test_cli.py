@@ -223,3 +223,9 @@ def test_the_module_is_the_program() -> None:
 def test_an_empty_name_does_not_make_this_cluster_leave(more: tuple[str, ...]) -> None:
     found = invoke("leave", "", *more, KUBECONFIG="/nowhere")
     assert (found.exit_code, "CLUSTER is empty" in found.output) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["status", "events", "version", "completion"])
+def test_an_empty_context_is_refused(command: str) -> None:
+    found = invoke(command, "--context", "")
+    assert (found.exit_code, "--context is empty" in found.output) == (2, True)
