@@ -12,12 +12,7 @@ from typing import Any, Final
 import yaml
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.config.config_exception import ConfigException
-from kubernetes.aio.config.kube_config import (
-    KubeConfigLoader,
-    KubeConfigMerger,
-    list_kube_config_contexts,
-    load_kube_config,
-)
+from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
 from registry_controller.api.errors import InvalidOption
 from registry_controller.kube.failures import KUBECONFIG, POD
@@ -28,6 +23,31 @@ _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _REFRESH_S: Final = 10.0  # the kubelet renews the token at 80 % of an hour; the old one works on until its end
 _DEFAULT: Final = Path("~/.kube/config")
 _UNUSABLE: Final = (ConfigException, yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError)
+
+
+class _Merger(KubeConfigMerger):
+    """Merges the files of KUBECONFIG as kubectl does.
+
+    The first file that has a current-context decides it, where the library takes the last one. An empty file counts as
+    a missing one. A program of a user (exec) is looked up beside the file that names it, if it is a relative path.
+    """
+
+    def load_config(self, path: str) -> None:
+        if yaml.safe_load(Path(path).read_text()) is None:
+            return
+        merged: Any = self.config_merged
+        current = merged.safe_get("current-context") if merged is not None else None
+        super().load_config(path)  # type: ignore[no-untyped-call]
+        if current:
+            merged.value["current-context"] = current
+
+    def _merge(self, item: str, add_cfg: Any, path: str) -> None:
+        for entry in add_cfg if item == "users" else ():
+            plugin = (entry.get("user") or {}).get("exec") or {}
+            command = plugin.get("command")
+            if isinstance(command, str) and os.sep in command:
+                plugin["command"] = str(Path(path).absolute().parent / command)
+        super()._merge(item, add_cfg, path)  # type: ignore[no-untyped-call]
 
 
 class _WatchedFile:
@@ -143,7 +163,7 @@ def check_contexts(kubeconfig: Path | str | None, contexts: Iterable[str]) -> No
     files = _find_files(os.environ, kubeconfig=kubeconfig, context=wanted[0])
     _check_exists(files)
     try:
-        config = KubeConfigMerger(files).config  # type: ignore[no-untyped-call]
+        config: Any = _Merger(files).config  # type: ignore[no-untyped-call]
         names = [str(found["name"]) for found in config.safe_get("contexts") or ()]
     except _UNUSABLE as error:
         raise InvalidOption(_explain_kubeconfig(files, error, context=wanted[0])) from error
@@ -188,13 +208,17 @@ async def _load(files: str, *, context: str | None) -> Configuration:
     _check_exists(files)
     configuration = Configuration()
     try:
-        loader = await load_kube_config(  # type: ignore[no-untyped-call]
-            config_file=files, context=context, client_configuration=configuration, persist_config=False
-        )
+        loader = _make_loader(files, context=context)
+        await loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
     except _UNUSABLE as error:
         raise InvalidOption(_explain_kubeconfig(files, error, context=context)) from error
     _check_plugin(loader, configuration, files=files)
     return configuration
+
+
+def _make_loader(files: str, *, context: str | None = None) -> KubeConfigLoader:
+    merged = _Merger(files).config  # type: ignore[no-untyped-call]
+    return KubeConfigLoader(config_dict=merged, active_context=context, config_base_path=None)  # type: ignore
 
 
 def _check_plugin(loader: KubeConfigLoader, configuration: Configuration, *, files: str) -> None:
@@ -215,8 +239,9 @@ def _check_plugin(loader: KubeConfigLoader, configuration: Configuration, *, fil
 def _explain_kubeconfig(files: str, error: Exception, *, context: str | None) -> str:
     """Return the problem of a kubeconfig, without the library's message, which may quote its content."""
     try:
-        contexts, current = list_kube_config_contexts(config_file=files)  # type: ignore[no-untyped-call]
-        names = sorted(str(found["name"]) for found in contexts)
+        loader = _make_loader(files)
+        current: Any = loader.current_context
+        names = sorted(str(found["name"]) for found in loader.list_contexts())  # type: ignore[no-untyped-call]
     except ConfigException:
         return f"kubeconfig {files}: its current-context is missing or cannot be used; name another one with --context"
     except yaml.YAMLError as invalid:
