@@ -22,6 +22,7 @@ from registry_controller.kube.transport import Identity, Transport
 _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _REFRESH_S: Final = 10.0  # the kubelet renews the token at 80 % of an hour; the old one works on until its end
 _DEFAULT: Final = Path("~/.kube/config")
+_IMPERSONATION: Final = ("as", "as-uid", "as-groups", "as-user-extra")
 _UNUSABLE: Final = (ConfigException, yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError)
 
 
@@ -213,6 +214,7 @@ async def _load(files: str, *, context: str | None) -> Configuration:
     except _UNUSABLE as error:
         raise InvalidOption(_explain_kubeconfig(files, error, context=context)) from error
     _check_plugin(loader, configuration, files=files)
+    _check_impersonation(loader, files=files)
     return configuration
 
 
@@ -234,6 +236,15 @@ def _check_plugin(loader: KubeConfigLoader, configuration: Configuration, *, fil
     raise InvalidOption(
         f"kubeconfig {files}: the program{program} of its user (exec) gives no credentials; install it, or log in again"
     )
+
+
+def _check_impersonation(loader: KubeConfigLoader, *, files: str) -> None:
+    """Raise InvalidOption for a user that acts as another one: the library would act with all rights of the first."""
+    user: Any = loader._user
+    if user is not None and any(user.safe_get(name) for name in _IMPERSONATION):
+        raise InvalidOption(
+            f"kubeconfig {files}: its user acts as another one (as), which only kubectl can do; name another --context"
+        )
 
 
 def _explain_kubeconfig(files: str, error: Exception, *, context: str | None) -> str:

@@ -79,3 +79,10 @@ def test_a_program_with_a_relative_path_is_beside_its_kubeconfig(tmp_path: Path)
     program.write_text(f"#!/bin/sh\necho '{json.dumps(credential)}'\n")
     program.chmod(0o755)
     assert load(file).authorization() == "Bearer from-the-program"
+
+
+@pytest.mark.parametrize("more", [{"as": "viewer"}, {"as-groups": ["viewers"]}, {"as-uid": "1"}])
+def test_a_user_that_acts_as_another_one_is_refused(tmp_path: Path, more: Mapping[str, Any]) -> None:
+    file = write_kubeconfig(tmp_path / "config", "one", user={"token": "t", **more})
+    with pytest.raises(InvalidOption, match="acts as another one"):
+        load(file)
