@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import yaml
 from kubernetes.aio.client.configuration import Configuration
@@ -215,6 +216,7 @@ async def _load(files: str, *, context: str | None) -> Configuration:
         raise InvalidOption(_explain_kubeconfig(files, error, context=context)) from error
     _check_plugin(loader, configuration, files=files)
     _check_impersonation(loader, files=files)
+    _check_addresses(configuration, files=files)
     return configuration
 
 
@@ -245,6 +247,21 @@ def _check_impersonation(loader: KubeConfigLoader, *, files: str) -> None:
         raise InvalidOption(
             f"kubeconfig {files}: its user acts as another one (as), which only kubectl can do; name another --context"
         )
+
+
+def _check_addresses(configuration: Configuration, *, files: str) -> None:
+    """Raise InvalidOption for a server or a proxy to which no connection can be made."""
+    for field, address in (("server", configuration.host), ("proxy-url", configuration.proxy)):
+        if field == "server" or address:
+            try:
+                parts = urlsplit(address or "")
+                is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            except ValueError:  # the port, or the brackets of an IPv6 address
+                is_usable = False
+            if not is_usable:
+                raise InvalidOption(
+                    f"kubeconfig {files}: the {field} of its cluster is no URL such as https://HOST:PORT; correct it"
+                )
 
 
 def _explain_kubeconfig(files: str, error: Exception, *, context: str | None) -> str:

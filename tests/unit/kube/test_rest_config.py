@@ -34,11 +34,16 @@ def test_outside_a_pod_there_is_no_server() -> None:
 
 
 def write_kubeconfig(
-    path: Path, name: str, *, user: Mapping[str, Any] | None = None, current: str | None = None
+    path: Path,
+    name: str,
+    *,
+    user: Mapping[str, Any] | None = None,
+    current: str | None = None,
+    cluster: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write a kubeconfig of one context, which is the current one unless `current` names another one."""
     document = {
-        "clusters": [{"name": name, "cluster": {"server": f"https://{name}.test"}}],
+        "clusters": [{"name": name, "cluster": {"server": f"https://{name}.test"} if cluster is None else cluster}],
         "users": [{"name": name, "user": user or {"token": f"token-of-{name}"}}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
         "current-context": name if current is None else current,
@@ -86,3 +91,29 @@ def test_a_user_that_acts_as_another_one_is_refused(tmp_path: Path, more: Mappin
     file = write_kubeconfig(tmp_path / "config", "one", user={"token": "t", **more})
     with pytest.raises(InvalidOption, match="acts as another one"):
         load(file)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "field"),
+    [
+        ({}, "server"),
+        ({"server": ""}, "server"),
+        ({"server": "one.test:6443"}, "server"),
+        ({"server": "https://one.test:99999"}, "server"),
+        ({"server": "https://[::1"}, "server"),
+        ({"server": "https://one.test", "proxy-url": "socks5://proxy.test"}, "proxy-url"),
+        ({"server": "https://one.test", "proxy-url": "::::"}, "proxy-url"),
+    ],
+)
+def test_a_server_or_proxy_without_a_usable_url_is_refused(
+    tmp_path: Path, cluster: Mapping[str, Any], field: str
+) -> None:
+    file = write_kubeconfig(tmp_path / "config", "one", cluster=cluster)
+    with pytest.raises(InvalidOption, match=f"the {field} of its cluster is no URL"):
+        load(file)
+
+
+def test_a_server_with_a_path_and_a_proxy_are_usable(tmp_path: Path) -> None:
+    cluster = {"server": "https://[::1]:6443/k8s/clusters/c-1", "proxy-url": "http://u:p@proxy.test:3128"}
+    file = write_kubeconfig(tmp_path / "config", "one", cluster=cluster)
+    assert load(file).configuration.host == cluster["server"]
