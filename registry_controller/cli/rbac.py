@@ -123,13 +123,14 @@ def _read_files(files: Sequence[Path]) -> _Kinds:
 
 def _read_definitions(file: Path) -> Iterator[tuple[tuple[str, str], str]]:
     """List the kinds that the CustomResourceDefinitions of a file define, with their resources."""
-    import yaml  # noqa: PLC0415  late, as above
+    from registry_controller.cli.documents import read_documents  # noqa: PLC0415  late, as above
 
-    for found in yaml.safe_load_all(file.read_text(encoding="utf-8")):
-        if isinstance(found, Mapping) and found.get("kind") == _DEFINITION:
-            spec = found.get("spec") or {}
-            names = spec.get("names") or {}
-            yield (str(spec.get("group")), str(names.get("kind"))), str(names.get("plural"))
+    for document in read_documents(file.read_text(encoding="utf-8")):
+        for found in (item.manifest for item in document.items):
+            if found.get("kind") == _DEFINITION:
+                spec = found.get("spec") or {}
+                names = spec.get("names") or {}
+                yield (str(spec.get("group")), str(names.get("kind"))), str(names.get("plural"))
 
 
 async def _ask_cluster(connection: LocalConnection, given: _Kinds, *, has_files: bool) -> _Kinds:

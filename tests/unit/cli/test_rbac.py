@@ -108,6 +108,14 @@ def test_a_custom_kind_is_guessed_with_a_warning_or_read_from_its_definition(tmp
     }
 
 
+def test_a_definition_may_be_in_a_list_beside_values_that_only_yaml_1_1_types(tmp_path: Path) -> None:
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": [yaml.safe_load(DEFINITION)]})
+    other = "kind: CustomResourceDefinition\nspec: {enum: [=, '!='], default: 2001-02-30}\n"
+    found = ask_for(tmp_path / "all.yaml", made("a", "Mouse", "example.com"), f"\n{listed}\n", f"\n{other}")
+    assert (found.exit_code, found.stderr) == (0, "")
+    assert [role["rules"][0]["resources"] for role in yaml.safe_load_all(found.stdout)] == [["mice"], ["mice"]]
+
+
 @pytest.mark.parametrize(
     ("kind", "group", "said"),
     [("Secret", "", "rbac.narrowSecrets"), ("Role", "rbac.authorization.k8s.io", "the verb escalate on roles")],
