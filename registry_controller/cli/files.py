@@ -38,11 +38,21 @@ def list_files(paths: Iterable[Path]) -> Sequence[Path]:
     for path in paths:
         if path == STDIN and path in found:
             raise click.UsageError("standard input (-) can be read only once")
-        if not path.is_dir():
+        if not _is_folder(path):
             found.append(path)
             continue
-        inside = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES and file.is_file())
+        try:
+            inside = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES and file.is_file())
+        except OSError as error:
+            raise click.UsageError(f"{path}: this folder cannot be read: {error.strerror}") from None
         if not inside:
             raise click.UsageError(f"{path}: this folder has no .yaml, .yml or .json file")
         found += inside
     return found
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a text that is no path, or a folder above it that may not be read: the reader reports that
+        return False

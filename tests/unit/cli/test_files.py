@@ -26,6 +26,20 @@ def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:
         list_files([tmp_path])
 
 
+def test_a_folder_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(click.UsageError, match="this folder cannot be read: Permission denied"):
+        list_files([tmp_path])
+
+
+def test_a_text_in_place_of_a_file_is_a_file_that_cannot_be_read() -> None:
+    found = CliRunner().invoke(program, ["lint", "-f", GOOD * 100])
+    assert (found.exit_code, "cannot be read: File name too long" in found.output) == (1, True)
+
+
 def test_standard_input_is_read_once() -> None:
     with pytest.raises(click.UsageError, match="only once"):
         list_files([Path("-"), Path("-")])
