@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, Final, TextIO
@@ -184,10 +184,23 @@ def format_document(document: Any, form: Form) -> str:
     import orjson  # noqa: PLC0415  help and completion need neither of the two
     import yaml  # noqa: PLC0415
 
-    raw = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
+    options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
+    try:
+        raw = orjson.dumps(document, option=options)
+    except orjson.JSONEncodeError:  # a text is not UTF-8, such as the name of a file
+        raw = orjson.dumps(_make_texts_valid(document), option=options)
     if form is not Form.YAML:
         return raw.decode()
     return yaml.safe_dump(orjson.loads(raw), sort_keys=False, allow_unicode=True)
+
+
+def _make_texts_valid(value: Any) -> Any:
+    """Replace the parts of texts that are not UTF-8 by `?`, in plain data."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, Mapping):
+        return {_make_texts_valid(key): _make_texts_valid(item) for key, item in value.items()}
+    return [_make_texts_valid(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> str:

@@ -112,3 +112,9 @@ def test_progress_is_shown_on_a_terminal_only(
 def test_words_are_on_the_standard_error(capsys: Capture) -> None:
     Printer().say("wait")
     assert capsys.readouterr() == ("", "wait\n")
+
+
+@pytest.mark.parametrize("form", [Form.JSON, Form.YAML])
+def test_a_document_with_a_name_that_is_no_utf_8_is_one_all_the_same(capsys: Capture, form: Form) -> None:
+    Printer(form).print_document([{"file": "a\udcff.yaml", "a\udcff": ("b\udcff", 1)}])
+    assert yaml.safe_load(capsys.readouterr().out) == [{"file": "a?.yaml", "a?": ["b?", 1]}]
