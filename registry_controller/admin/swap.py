@@ -20,6 +20,9 @@ from registry_controller.core.decision.lost_cluster import restored_cluster
 
 _LEFT_OUT: Final = frozenset({meta.KUBECTL_LAST_APPLIED, meta.GO_LAST_APPLIED, meta.OWNER, meta.PROVENANCE})
 
+_OURS: Final = f"{meta.OWNER.partition('/')[0]}/"
+"""The prefix of the annotations of a Secret that are shown: tools such as kapp keep the whole Secret in another one."""
+
 
 class Action(enum.Enum):
     """The effect of a change."""
@@ -201,14 +204,17 @@ def with_address(own: Manifest, *, address: str, ca_bundle: str) -> Manifest | N
 
 
 def redacted(manifest: Manifest) -> Manifest:
-    """Return an object for output; of a Secret without its values, and without the annotation that repeats them."""
+    """Return an object for output; of a Secret without its values, and without annotations that may repeat them."""
     if manifest.get("kind") != "Secret":
         return manifest
     hidden = {
         part: dict.fromkeys(manifest[part], "<redacted>") for part in ("data", "stringData") if manifest.get(part)
     }
     info = dict(meta.metadata_of(manifest))
-    if meta.KUBECTL_LAST_APPLIED in (info.get("annotations") or {}):
-        kept = {name: text for name, text in info["annotations"].items() if name != meta.KUBECTL_LAST_APPLIED}
-        info["annotations"] = kept
+    if info.get("annotations"):
+        info["annotations"] = {
+            name: text if name.startswith(_OURS) else "<redacted>"
+            for name, text in info["annotations"].items()
+            if name != meta.KUBECTL_LAST_APPLIED
+        }
     return {**manifest, "metadata": info, **hidden}

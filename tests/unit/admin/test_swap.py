@@ -172,5 +172,6 @@ def test_redacted_secrets_show_no_data_and_are_refused_by_kubectl() -> None:
     assert shown["data"] == {"kubeconfig": "<redacted>"}  # no base64: an API server refuses it
     assert redacted(cluster("a", "x")) == cluster("a", "x")
     applied = secret("a")
-    applied["metadata"]["annotations"] = {meta.KUBECTL_LAST_APPLIED: "the data again", "other": "kept"}
-    assert redacted(applied)["metadata"]["annotations"] == {"other": "kept"}
+    again = {meta.KUBECTL_LAST_APPLIED: "the data again", "kapp.k14s.io/original": "and again"}
+    applied["metadata"]["annotations"] = {**again, meta.OWNER: "kept"}
+    assert redacted(applied)["metadata"]["annotations"] == {"kapp.k14s.io/original": "<redacted>", meta.OWNER: "kept"}
