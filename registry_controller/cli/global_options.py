@@ -132,7 +132,7 @@ def _list_flags(contexts: Contexts, forms: Sequence[Form], *, has_namespace: boo
             type=click.Choice(_COLORS),
             default="auto",
             show_default=True,
-            help="Colors: auto uses them on a terminal, unless NO_COLOR is set.",
+            help="Colors: auto uses them on a terminal, unless NO_COLOR is set or TERM is dumb.",
         ),
     ]
     if forms:

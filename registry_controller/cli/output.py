@@ -132,16 +132,17 @@ class Printer:
         from rich.text import Text  # noqa: PLC0415
 
         is_terminal = sys.stdout.isatty()
+        has_color = is_color_wanted(self.color, is_terminal=is_terminal)
         console = Console(
             file=sys.stdout,
             force_terminal=True,
-            no_color=not is_color_wanted(self.color, is_terminal=is_terminal),
+            no_color=not has_color,
             color_system="auto" if is_terminal else "standard",
             width=None if is_terminal else _UNLIMITED,
             highlight=False,
             soft_wrap=False,
         )
-        shown = RichTable(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+        shown = RichTable(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold" if has_color else "")
         for heading in table.headings:
             shown.add_column(Text(heading), overflow="fold")
         for row in table.rows:
@@ -217,8 +218,9 @@ def remove_controls(text: str) -> str:
 
 
 def is_color_wanted(color: str, *, is_terminal: bool) -> bool:
-    """Return whether to use colors: `--color` decides, and with `auto` the terminal and NO_COLOR."""
-    return color == "always" or (color == "auto" and is_terminal and not os.environ.get("NO_COLOR"))
+    """Return whether to use colors: `--color` decides, and with `auto` the terminal, its TERM and NO_COLOR."""
+    is_plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return color == "always" or (color == "auto" and is_terminal and not is_plain)
 
 
 def _text_of(cell: str | Cell) -> str:
