@@ -148,6 +148,9 @@ class Printer:
         for row in table.rows:
             cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
             shown.add_row(*(Text(remove_controls(cell.text), style=cell.tone.value) for cell in cells))
+        needed = console.measure(shown, options=console.options.update_width(_UNLIMITED))
+        if needed.minimum > console.width:  # words would be cut into letters: the terminal wraps whole lines instead
+            console.width = needed.maximum
         console.print(shown)
 
 

@@ -120,3 +120,24 @@ def test_words_are_on_the_standard_error(capsys: Capture) -> None:
 def test_a_document_with_a_name_that_is_no_utf_8_is_one_all_the_same(capsys: Capture, form: Form) -> None:
     Printer(form).print_document([{"file": "a\udcff.yaml", "a\udcff": ("b\udcff", 1)}])
     assert yaml.safe_load(capsys.readouterr().out) == [{"file": "a?.yaml", "a?": ["b?", 1]}]
+
+
+@pytest.mark.parametrize("columns", [1, 20])
+def test_a_terminal_that_is_too_narrow_for_the_words_gets_whole_lines(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    use_terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    Printer(color="never").print_table(Table(("NAME", "STATE"), [["a-long-name", "has-no-space"], ["b", "c"]]))
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["NAME          STATE", "a-long-name   has-no-space", "b             c"]
+
+
+def test_a_terminal_that_is_too_narrow_for_the_texts_gets_them_in_several_lines(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_terminal(monkeypatch)
+    monkeypatch.setenv("COLUMNS", "20")
+    Printer(color="never").print_table(Table(("NAME", "WHY"), [["a", "some words about it"]]))
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["NAME   WHY", "a      some words", "       about it"]
