@@ -5,7 +5,9 @@ Without a command, flags of the daemon run it, as in the original; in a Pod so d
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import sys
 from typing import Final
 
@@ -16,6 +18,7 @@ from registry_controller.cli.command_group import PROGRAM, CommandPlace, Program
 from registry_controller.report.lines import OURS
 
 _HERE: Final = "registry_controller.cli"
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 COMMANDS: Final = {
     "run": CommandPlace(f"{_HERE}.run", "run_command", "Run the daemon in this cluster."),
@@ -69,4 +72,21 @@ def program() -> None:
 def main() -> None:
     """Run the command line and exit: 0, 1 for a failure, 2 for a wrong command line or option."""
     logging.getLogger(OURS).addHandler(logging.NullHandler())  # a command has messages of its own
-    program(prog_name=name_program(sys.argv[0]))
+    _replace_closed_streams()
+    try:
+        program(prog_name=name_program(sys.argv[0]))
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter writes the rest at its end
+        raise SystemExit(f"Error: the answer cannot be written: {error.strerror}") from None
+
+
+def _replace_closed_streams() -> None:
+    """Replace standard streams that the caller has closed, as in `<&-`: they are None in Python."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123

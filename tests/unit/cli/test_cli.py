@@ -229,3 +229,19 @@ def test_an_empty_name_does_not_make_this_cluster_leave(more: tuple[str, ...]) -
 def test_an_empty_context_is_refused(command: str) -> None:
     found = invoke(command, "--context", "")
     assert (found.exit_code, "--context is empty" in found.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("crds > /dev/full", 1, "Error: the answer cannot be written: No space left on device\n"),
+        ("--help > /dev/full", 1, "Error: the answer cannot be written: No space left on device\n"),
+        ("lint --color always /nowhere.yaml >&-", 1, ""),
+        ("plan -f - <&-", 1, "Error: -: holds no ResourceSyncRule\n"),
+        ("lint /nowhere.yaml > /dev/null 2>&-", 1, ""),
+    ],
+)
+def test_streams_that_are_closed_or_full_end_without_a_traceback(line: str, code: int, words: str) -> None:
+    shell = f'"{sys.executable}" -m registry_controller {line}'
+    done = subprocess.run(["sh", "-c", shell], stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, words)
