@@ -23,7 +23,8 @@ from registry_controller.kube.writer import WRITING, Writer, connect_local
 from registry_controller.local.client import ClusterClient, command_client
 
 DEPLOYMENTS: Final = GVR("apps", "v1", "deployments", True, True)
-_COMPONENT: Final = "app.kubernetes.io/component=cluster-registry-controller"
+COMPONENT: Final = "app.kubernetes.io/component=cluster-registry-controller"
+"""Selects the Deployment and the Pods of the daemon."""
 _DEFAULT_NAMESPACE: Final = "cluster-registry"
 _DEFAULT_READER: Final = "cluster-registry-controller-reader"
 
@@ -168,7 +169,7 @@ async def _find_daemon(client: ClusterClient, cluster_id: ClusterUID, namespace:
 async def _list_deployments(client: ClusterClient, namespace: str | None) -> Sequence[Manifest]:
     for place in [namespace] if namespace else ["", _DEFAULT_NAMESPACE]:
         with contextlib.suppress(Forbidden, NotServed):
-            return await client.list(DEPLOYMENTS, namespace=place, labels=_COMPONENT)
+            return await client.list(DEPLOYMENTS, namespace=place, labels=COMPONENT)
     return ()
 
 

@@ -104,17 +104,19 @@ def write_archive(found: GatheredFiles, target: Path, *, now: datetime) -> None:
 
 
 async def _gather(connection: LocalConnection, namespace: str, folder: str, found: GatheredFiles) -> None:
-    from registry_controller.cli.connecting import connected  # noqa: PLC0415  late: --help needs no client
+    from registry_controller.admin.sites import COMPONENT  # noqa: PLC0415  late: --help needs no client
+    from registry_controller.cli.connecting import connected  # noqa: PLC0415
     from registry_controller.local.client import command_client  # noqa: PLC0415
 
     async with connected(connection) as writer:
         client = command_client(writer, context=connection.context)
 
-        async def list_into(path: str, gvr: GVR, *, within: str = "", shorten: Any = remove_managers) -> Sequence[Any]:
+        async def list_into(
+            path: str, gvr: GVR, *, within: str = "", labels: str = "", shorten: Any = remove_managers
+        ) -> Sequence[Any]:
             try:
-                items = [
-                    item for item in await client.list(gvr, namespace=within) if gvr != _DEFINITIONS or _is_ours(item)
-                ]
+                listed = await client.list(gvr, namespace=within, labels=labels)
+                items = [item for item in listed if gvr != _DEFINITIONS or _is_ours(item)]
             except RegistryError as error:
                 found.problems.append(client.explain(error))
                 return ()
@@ -126,9 +128,12 @@ async def _gather(connection: LocalConnection, namespace: str, folder: str, foun
             await list_into(f"{gvr.resource}.yaml", gvr)
         await list_into("definitions.yaml", _DEFINITIONS, shorten=shorten_definition)
         await list_into("leases.yaml", meta.LEASES, within=namespace)
-        await list_into("deployments.yaml", _DEPLOYMENTS, within=namespace, shorten=shorten_deployment)
+        # Other programs may run in the namespace, with secrets in their arguments and logs.
+        await list_into(
+            "deployments.yaml", _DEPLOYMENTS, within=namespace, labels=COMPONENT, shorten=shorten_deployment
+        )
         await list_into("secrets.yaml", _SECRETS, within=namespace, shorten=shorten_secret)
-        pods = await list_into("pods.yaml", _PODS, within=namespace, shorten=shorten_pod)
+        pods = await list_into("pods.yaml", _PODS, within=namespace, labels=COMPONENT, shorten=shorten_pod)
         try:
             events = await client.list(EVENTS)
             found.add(f"{folder}/events.yaml", [remove_managers(event) for event in select_events(events, "", "")])

@@ -160,6 +160,9 @@ def test_an_archive_has_the_state_of_each_member_and_no_data_of_a_secret(
     first, second = members
     contexts = [word for member in members for word in ("--context", member.name)]
     second.create(secret("registry-like", {"password": CANARY}, namespace="cluster-registry"))
+    container = {"name": "c", "image": "i", "args": [f"--password={CANARY}"]}
+    info = {"name": "of-another-program", "namespace": "cluster-registry"}
+    second.create({"apiVersion": "v1", "kind": "Pod", "metadata": info, "spec": {"containers": [container]}})
     target = tmp_path / "report.tar.gz"
     # Without nodes, logs and metrics of Pods cannot be read through the API server: the archive may lack them.
     done = subprocess.run(
@@ -182,7 +185,7 @@ def test_an_archive_has_the_state_of_each_member_and_no_data_of_a_secret(
         assert "gitVersion" in files[f"{folder}/server.yaml"]
         secrets = yaml.safe_load(files[f"{folder}/secrets.yaml"])
         assert {"metadata", "type", "keys"} == set(secrets[0])
-    second.kubectl("delete", "secret", "registry-like", "-n", "cluster-registry")
+    second.kubectl("delete", "secret/registry-like", "pod/of-another-program", "-n", "cluster-registry", "--now")
 
 
 def test_events_of_the_registrys_objects_are_shown_and_watched(members: list[Member], merged: Path) -> None:
