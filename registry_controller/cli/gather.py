@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import re
 import sys
 import tarfile
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,7 @@ _SECRETS: Final = GVR("", "v1", "secrets", True)
 _LOG_BYTES: Final = 8 * 1024 * 1024
 _OF_PODS: Final = ("name", "namespace", "labels", "creationTimestamp", "ownerReferences", "uid")
 _OF_SECRETS: Final = ("name", "namespace", "labels", "creationTimestamp", "uid", "resourceVersion")
+_NO_PART: Final = re.compile(r'[/\\:*?"<>|\x00-\x1f]')  # what Linux, macOS or Windows refuse in the name of a file
 _METRICS_PORTS: Final = frozenset({"metrics", "http-metrics"})
 
 
@@ -74,11 +76,11 @@ def gather_command(*, options: GlobalOptions, archive: Path | None) -> None:
     now = datetime.now(UTC)
     found = GatheredFiles()
     found.add("client.yaml", {"version": __version__, "python": sys.version, "platform": sys.platform, "time": now})
-    for connection in options.connections:
-        name = connection.context or "current"
+    names = [connection.context or "current" for connection in options.connections]
+    for connection, name, folder in zip(options.connections, names, name_folders(names), strict=True):
         say(f"reading {name}")
         try:
-            run_to_end(_gather(connection, namespace, name.replace("/", "_"), found))
+            run_to_end(_gather(connection, namespace, folder, found))
         except click.ClickException as error:
             found.problems.append(name_context(error.format_message(), connection.context))
     for problem in found.problems:
@@ -87,6 +89,17 @@ def gather_command(*, options: GlobalOptions, archive: Path | None) -> None:
     write_archive(found, target, now=now)
     options.printer.print_text(str(target))
     sys.exit(FAILED if found.problems else OK)
+
+
+def name_folders(contexts: Sequence[str]) -> Sequence[str]:
+    """Return a folder for each context; each is a folder of its own, and none leads out of the archive."""
+    found: list[str] = []
+    for context in contexts:
+        folder = _NO_PART.sub("_", context)
+        while folder in found or not folder.strip("."):
+            folder += "_"
+        found.append(folder)
+    return found
 
 
 def write_archive(found: GatheredFiles, target: Path, *, now: datetime) -> None:

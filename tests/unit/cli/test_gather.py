@@ -17,6 +17,7 @@ from registry_controller.cli.events import build_row, is_ours, select_events
 from registry_controller.cli.gather import (
     GatheredFiles,
     find_metrics_port,
+    name_folders,
     remove_managers,
     shorten_definition,
     shorten_deployment,
@@ -82,6 +83,11 @@ def test_a_cluster_that_cannot_be_read_is_in_the_archive_and_fails(tmp_path: Pat
     assert (found.exit_code, found.stdout) == (1, f"{target}\n")
     assert "warning: a: kubeconfig /nowhere" in found.stderr
     assert target.exists()
+
+
+def test_each_context_has_a_folder_of_its_own_in_the_archive() -> None:
+    contexts = ["a/b", "a_b", "..", ".", "arn:aws:eks:eu-1:1:cluster/x", "user@b", "user@b"]
+    assert name_folders(contexts) == ["a_b", "a_b_", ".._", "._", "arn_aws_eks_eu-1_1_cluster_x", "user@b", "user@b_"]
 
 
 def event(kind: str, name: str, at: str, **fields: Any) -> dict[str, Any]:
