@@ -37,6 +37,7 @@ _SECRETS: Final = GVR("", "v1", "secrets", True)
 _LOG_BYTES: Final = 8 * 1024 * 1024
 _OF_PODS: Final = ("name", "namespace", "labels", "creationTimestamp", "ownerReferences", "uid")
 _OF_SECRETS: Final = ("name", "namespace", "labels", "creationTimestamp", "uid", "resourceVersion")
+_STDOUT: Final = Path("-")
 _NO_PART: Final = re.compile(r'[/\\:*?"<>|\x00-\x1f]')  # what Linux, macOS or Windows refuse in the name of a file
 _METRICS_PORTS: Final = frozenset({"metrics", "http-metrics"})
 
@@ -55,7 +56,11 @@ class GatheredFiles:
 
 @click.command("gather")
 @click.option(
-    "--file", "archive", type=click.Path(path_type=Path), metavar="FILE", help="The archive; default: a new name here."
+    "--file",
+    "archive",
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="FILE|-",
+    help="The archive, - for standard output; default: a new name here.",
 )
 @global_options(contexts=Contexts.MANY)
 def gather_command(*, options: GlobalOptions, archive: Path | None) -> None:
@@ -87,7 +92,8 @@ def gather_command(*, options: GlobalOptions, archive: Path | None) -> None:
         say(f"warning: {problem}")
     target = archive or Path(f"cluster-registry-{now:%Y%m%d-%H%M%S}.tar.gz")
     write_archive(found, target, now=now)
-    options.printer.print_text(str(target))
+    if target != _STDOUT:
+        options.printer.print_text(str(target))
     sys.exit(FAILED if found.problems else OK)
 
 
@@ -106,14 +112,22 @@ def write_archive(found: GatheredFiles, target: Path, *, now: datetime) -> None:
     """Write the archive, readable by its user alone; ClickException where it cannot be written."""
     files = {**found.files, "problems.txt": "".join(f"{problem}\n" for problem in found.problems).encode()}
     try:
-        target.touch(mode=0o600)
-        with tarfile.open(target, "w:gz") as opened:
+        with _open_archive(target) as opened:
             for path, content in sorted(files.items()):
                 info = tarfile.TarInfo(f"cluster-registry/{path}")
                 info.size, info.mode, info.mtime = len(content), 0o600, int(now.timestamp())
                 opened.addfile(info, io.BytesIO(content))
     except OSError as error:
         raise click.ClickException(f"{target}: cannot be written: {error.strerror}") from None
+
+
+def _open_archive(target: Path) -> tarfile.TarFile:
+    if target == _STDOUT:
+        return tarfile.open(fileobj=sys.stdout.buffer, mode="w|gz")
+    target.touch(mode=0o600)
+    if target.is_file():  # every user may read an earlier archive; a device stays as it is
+        target.chmod(0o600)
+    return tarfile.open(target, "w:gz")
 
 
 async def _gather(connection: LocalConnection, namespace: str, folder: str, found: GatheredFiles) -> None:

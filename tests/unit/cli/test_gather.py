@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import tarfile
 from datetime import UTC, datetime
@@ -67,6 +68,7 @@ def test_an_archive_is_for_its_user_alone_and_names_the_missing_parts(tmp_path: 
     found = GatheredFiles(problems=["b: refused"])
     found.add("a/pods.yaml", [{"x": 1}])
     target = tmp_path / "report.tar.gz"
+    target.touch(mode=0o644)  # an earlier one
     write_archive(found, target, now=NOW)
     assert target.stat().st_mode & 0o77 == 0
     with tarfile.open(target) as opened:
@@ -88,6 +90,14 @@ def test_a_cluster_that_cannot_be_read_is_in_the_archive_and_fails(tmp_path: Pat
 def test_each_context_has_a_folder_of_its_own_in_the_archive() -> None:
     contexts = ["a/b", "a_b", "..", ".", "arn:aws:eks:eu-1:1:cluster/x", "user@b", "user@b"]
     assert name_folders(contexts) == ["a_b", "a_b_", ".._", "._", "arn_aws_eks_eu-1_1_cluster_x", "user@b", "user@b_"]
+
+
+def test_an_archive_can_go_to_standard_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(program, ["gather", "--context", "a", "--file", "-"], env={"KUBECONFIG": "/nowhere"})
+    assert (found.exit_code, list(tmp_path.iterdir())) == (1, [])
+    with tarfile.open(fileobj=io.BytesIO(found.stdout_bytes)) as opened:
+        assert opened.getnames() == ["cluster-registry/client.yaml", "cluster-registry/problems.txt"]
 
 
 def event(kind: str, name: str, at: str, **fields: Any) -> dict[str, Any]:
