@@ -77,12 +77,13 @@ class UndoCommand:
         return found
 
     async def _deletions(self, known: _Known) -> Sequence[Change]:
+        """List the Secret first: it is found by its Cluster, also when the command was interrupted between the two."""
         site = self._sites[known.at]
         changes = [Change(known.at, Action.DELETE, meta.CLUSTERS, known.cluster)]
         key = named_secret(known.cluster)
         secret = await site.client.read(meta.SECRETS, key) if key is not None else None
         if secret is not None and secret.get("type") == meta.REGISTRY_SECRET_TYPE:
-            changes.append(Change(known.at, Action.DELETE, meta.SECRETS, secret))
+            changes.insert(0, Change(known.at, Action.DELETE, meta.SECRETS, secret))
         return changes
 
     async def _disable(self, known: _Known) -> None:
