@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from registry_controller.admin.objects import key_of, read_or_none, state_of
+from registry_controller.admin.objects import key_of, read_or_none, state_of, with_id
 from registry_controller.admin.published import POLL_S, JoinIncomplete, now_s
 from registry_controller.admin.sites import Site
 from registry_controller.admin.swap import Action, Change
@@ -47,7 +47,15 @@ class UndoCommand:
 
     async def plan(self) -> Sequence[Change]:
         """List the objects to delete; BadInput where a member of the group is not among the sites."""
-        return [change for known in await self._list_known() for change in await self._deletions(known)]
+        changes = [change for known in await self._list_known() for change in await self._deletions(known)]
+        planned = {(change.at, key_of(change.manifest)) for change in changes if change.gvr == meta.SECRETS}
+        own = [await _find_own_secret(site) for site in self._sites]
+        for at, site in enumerate(self._sites):
+            for key in own if own[at] is not None else ():
+                # A join that was interrupted has written Secrets, and no Clusters that name them.
+                if key is not None and key != own[at] and (at, key) not in planned:
+                    changes += await _list_secret(at, site, key)
+        return changes
 
     async def undo(self) -> Sequence[Change]:
         """Delete the objects, after all daemons have stopped reading; return the deletions."""
@@ -79,12 +87,9 @@ class UndoCommand:
     async def _deletions(self, known: _Known) -> Sequence[Change]:
         """List the Secret first: it is found by its Cluster, also when the command was interrupted between the two."""
         site = self._sites[known.at]
-        changes = [Change(known.at, Action.DELETE, meta.CLUSTERS, known.cluster)]
         key = named_secret(known.cluster)
-        secret = await site.client.read(meta.SECRETS, key) if key is not None else None
-        if secret is not None and secret.get("type") == meta.REGISTRY_SECRET_TYPE:
-            changes.insert(0, Change(known.at, Action.DELETE, meta.SECRETS, secret))
-        return changes
+        secrets = await _list_secret(known.at, site, key) if key is not None else ()
+        return [*secrets, Change(known.at, Action.DELETE, meta.CLUSTERS, known.cluster)]
 
     async def _disable(self, known: _Known) -> None:
         site, key = self._sites[known.at], key_of(known.cluster)
@@ -131,3 +136,15 @@ class UndoCommand:
                 continue
             return
         raise JoinIncomplete(f"{site.label}: {gvr} {key} changes all the time; run the same command again")
+
+
+async def _find_own_secret(site: Site) -> ObjectKey | None:
+    own = with_id(await site.list_clusters(), site.cluster_id)
+    return named_secret(own[0]) if own else None
+
+
+async def _list_secret(at: int, site: Site, key: ObjectKey) -> Sequence[Change]:
+    """Return the deletion of a Secret that holds credentials of a cluster; nothing for another one, or none."""
+    secret = await site.client.read(meta.SECRETS, key)
+    is_ours = secret is not None and secret.get("type") == meta.REGISTRY_SECRET_TYPE
+    return [Change(at, Action.DELETE, meta.SECRETS, secret)] if secret is not None and is_ours else ()

@@ -1,4 +1,4 @@
-"""`join --undo` that is interrupted, and run again."""
+"""`join --undo` after an interruption: of itself, or of the join."""
 
 from __future__ import annotations
 
@@ -14,40 +14,37 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Unreachable
 from registry_controller.api.meta import GVR, ObjectKey
 
-INFO = {"name": "b", "uid": "u", "resourceVersion": "1"}
-CLUSTER = {
-    "apiVersion": meta.API_VERSION,
-    "kind": "Cluster",
-    "metadata": {**INFO, "annotations": {meta.CLUSTER_DISABLED: "join --undo"}},
-    "spec": {"clusterID": "id-of-b", "authInfo": {"secretRef": {"name": "b", "namespace": "registry"}}},
-    "status": {"state": "Disabled"},
-}
-SECRET = {
-    "apiVersion": "v1",
-    "kind": "Secret",
-    "metadata": {**INFO, "namespace": "registry"},
-    "type": meta.REGISTRY_SECRET_TYPE,
-}
+
+def cluster(name: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "annotations": {meta.CLUSTER_DISABLED: "join --undo"}},
+        "spec": {"clusterID": f"id-of-{name}", "authInfo": {"secretRef": {"name": name, "namespace": "registry"}}},
+        "status": {"state": "Disabled"},
+    }
+
+
+def secret(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "registry"}, "type": meta.REGISTRY_SECRET_TYPE}
 
 
 class Stored:
-    """The objects of one cluster; the API server is gone after `deletions`."""
+    """The objects of one cluster; its API server is gone after `deletions`."""
 
-    def __init__(self, deletions: int) -> None:
-        self.objects: dict[GVR, Any] = {meta.CLUSTERS: CLUSTER, meta.SECRETS: SECRET}
+    def __init__(self, *clusters: str, secrets: Sequence[str], deletions: int) -> None:
+        self.names: dict[GVR, list[str]] = {meta.CLUSTERS: [*clusters], meta.SECRETS: [*secrets]}
         self.deletions = deletions
 
     async def list(self, gvr: GVR) -> Sequence[Any]:
-        return [self.objects[gvr]] if gvr in self.objects else []
+        return [cluster(name) if gvr == meta.CLUSTERS else secret(name) for name in self.names[gvr]]
 
-    async def read(self, gvr: GVR, _: ObjectKey) -> Any:
-        return self.objects.get(gvr)
+    async def read(self, gvr: GVR, key: ObjectKey) -> Any:
+        return next((one for one in await self.list(gvr) if one["metadata"]["name"] == key.name), None)
 
-    async def delete(self, gvr: GVR, _: Any) -> None:
+    async def delete(self, gvr: GVR, found: Any) -> None:
         if not self.deletions:
             raise Unreachable("no answer")
         self.deletions -= 1
-        del self.objects[gvr]
+        self.names[gvr].remove(found["metadata"]["name"])
 
 
 def make_site(name: str, client: Any) -> Site:
@@ -55,18 +52,22 @@ def make_site(name: str, client: Any) -> Site:
 
 
 async def undo(stored: Stored) -> None:
-    forgetful = Stored(0)
-    forgetful.objects.clear()
-    await UndoCommand(
-        [make_site("a", stored), make_site("b", forgetful)], wait_s=1, report=lambda _: None, on_change=lambda _: None
-    ).undo()
+    """Undo the join of cluster `a` with a cluster that does not know it."""
+    sites = [make_site("a", stored), make_site("b", Stored("b", secrets=["b"], deletions=0))]
+    await UndoCommand(sites, wait_s=1, report=lambda _: None, on_change=lambda _: None).undo()
 
 
 @pytest.mark.parametrize("deletions", [0, 1])
 def test_an_interrupted_undo_leaves_no_secret_behind_when_it_is_run_again(deletions: int) -> None:
-    stored = Stored(deletions)
+    stored = Stored("a", "b", secrets=["a", "b"], deletions=deletions)
     with pytest.raises(Unreachable):
         asyncio.run(undo(stored))
-    stored.deletions = 2
+    stored.deletions = 2 - deletions
     asyncio.run(undo(stored))
-    assert stored.objects == {}
+    assert stored.names == {meta.CLUSTERS: ["a"], meta.SECRETS: ["a"]}
+
+
+def test_an_undo_deletes_the_secrets_of_a_join_that_wrote_no_clusters() -> None:
+    stored = Stored("a", secrets=["a", "b"], deletions=1)
+    asyncio.run(undo(stored))
+    assert stored.names == {meta.CLUSTERS: ["a"], meta.SECRETS: ["a"]}
