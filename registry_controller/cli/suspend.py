@@ -15,11 +15,20 @@ from registry_controller.cli.global_options import GlobalOptions, global_options
 from registry_controller.cli.output import Form, Printer, list_document, object_name
 
 _METHODS: Final = frozenset({"GET", "PATCH"})
+_KINDS: Final = ("resourcesyncrule", "rsr")
 _FORMS: Final = (Form.TEXT, Form.NAME, Form.JSON, Form.YAML)
 
 
 def _rule_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
-    return click.argument("rules", metavar="RULE...", nargs=-1, required=True)(function)
+    return click.argument("rules", metavar="RULE...", nargs=-1, required=True, callback=_read_names)(function)
+
+
+def _read_names(ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> Sequence[str]:
+    """Return the names of rules, of NAME, rsr/NAME or the name that another command prints."""
+    for kind, slash, _ in (text.rpartition("/") for text in value):
+        if slash and kind.lower().removesuffix(f".{meta.GROUP}").removesuffix("s") not in _KINDS:
+            raise click.UsageError(f"{kind}: is not one of {', '.join(_KINDS)}", ctx)
+    return [text.rpartition("/")[2] for text in value]
 
 
 @click.command("suspend")
@@ -67,7 +76,7 @@ async def _set_suspend(options: GlobalOptions, rules: Sequence[str], *, is_suspe
     async with connected(options.connection, methods=_METHODS) as writer:
         client = command_client(writer, context=options.context)
         local = await client.read_id()
-        for name in (rule.rpartition("/")[2] for rule in rules):
+        for name in rules:
             key, shown = ObjectKey("", name), object_name(meta.RULE_KIND, name)
             manifest = await client.read(meta.RULES, key)
             if manifest is None:

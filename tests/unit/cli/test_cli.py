@@ -245,3 +245,12 @@ def test_streams_that_are_closed_or_full_end_without_a_traceback(line: str, code
     shell = f'"{sys.executable}" -m registry_controller {line}'
     done = subprocess.run(["sh", "-c", shell], stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (code, words)
+
+
+@pytest.mark.parametrize("command", ["suspend", "resume"])
+def test_an_object_of_another_kind_is_no_rule(command: str) -> None:
+    for name in ("cluster/a", "secret/a", "a/b", "rules/a"):
+        found = invoke(command, name, KUBECONFIG="/nowhere")
+        assert (found.exit_code, "is not one of resourcesyncrule, rsr" in found.output) == (2, True)
+    for name in ("a", "rsr/a", "ResourceSyncRules/a", "resourcesyncrule.clusterregistry.k8s.cisco.com/a"):
+        assert "/nowhere: there is no such file" in invoke(command, name, KUBECONFIG="/nowhere").output
