@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,10 +59,13 @@ def _question_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def command(*args: Any, **given: Any) -> Any:
         question = _Question(**{name: given.pop(name) for name in _Question.__dataclass_fields__})
+        resource, slash, name = question.resource.partition("/")
+        if slash and resource and name and not question.name:  # secret/hello, as `-o name` prints it
+            question = replace(question, resource=resource, name=name)
         return function(*args, question=question, **given)
 
     options: Sequence[Decorator] = (
-        click.argument("resource", metavar="RESOURCE"),
+        click.argument("resource", metavar="RESOURCE[/NAME]"),
         click.argument("name", metavar="[NAME]", required=False, default=""),
         click.option("-n", "in_namespace", metavar="NAMESPACE", help="Namespace of the objects. [default: default]"),
         click.option("-A", "--all-namespaces", is_flag=True, help="Objects of all namespaces."),
@@ -87,9 +90,9 @@ def _question_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def get_command(ctx: click.Context, /, *, options: GlobalOptions, question: _Question, is_watching: bool) -> None:
     """Show objects of one kind in all members of a group.
 
-    RESOURCE as kubectl accepts it: pods, deploy, jobs.batch. The members are the Clusters in the cluster of the
-    current context, with the rights that they give to their peers. With several --context, they are the clusters of
-    these contexts, with the rights of their users. Values of Secrets are hidden.
+    RESOURCE as kubectl accepts it: pods, deploy, jobs.batch; secret/hello stands for secret hello. The members are the
+    Clusters in the cluster of the current context, with the rights that they give to their peers. With several
+    --context, they are the clusters of these contexts, with the rights of their users. Values of Secrets are hidden.
 
     For a member that does not show the kind, it reports why; for a missing right, with the ClusterRole that grants it.
     Exits 1 when a member does not answer or does not show the kind.
@@ -127,6 +130,13 @@ def _run(ctx: click.Context, options: GlobalOptions, question: _Question, *, is_
         parse_selector(question.labels)
     except InvalidObject as error:
         raise click.UsageError(f"-l: {error}", ctx) from None
+    from registry_controller.group.arguments import check_namespace, check_resource  # noqa: PLC0415  late, as below
+
+    try:
+        check_resource(question.resource)
+        check_namespace(question.namespace or _DEFAULT_NAMESPACE)
+    except InvalidObject as error:
+        raise click.UsageError(str(error), ctx) from None
     is_whole = run_to_end(_show(options, question, is_watching=is_watching))
     if not is_whole:
         ctx.exit(FAILED)

@@ -254,3 +254,22 @@ def test_an_object_of_another_kind_is_no_rule(command: str) -> None:
         assert (found.exit_code, "is not one of resourcesyncrule, rsr" in found.output) == (2, True)
     for name in ("a", "rsr/a", "ResourceSyncRules/a", "resourcesyncrule.clusterregistry.k8s.cisco.com/a"):
         assert "/nowhere: there is no such file" in invoke(command, name, KUBECONFIG="/nowhere").output
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("secret/hello", "-A"), "-A goes with neither -n nor NAME"),
+        (("secret/hello",), "/nowhere: there is no such file"),
+        (("secret/hello", "other"), "resource: must be a word"),
+        (("secret/",), "resource: must be a word"),
+        (("",), "resource: must be a word"),
+        (("secret", "-n", "a/b"), "namespace: must be the name of one namespace"),
+    ],
+)
+@pytest.mark.parametrize("command", ["get", "watch"])
+def test_get_takes_kind_and_name_in_one_word_and_refuses_what_is_neither(
+    command: str, args: tuple[str, ...], words: str
+) -> None:
+    found = invoke(command, *args, KUBECONFIG="/nowhere")
+    assert (found.exit_code, words in found.output) == (2, True)
