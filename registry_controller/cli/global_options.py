@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable, Sequence
@@ -162,13 +163,12 @@ def _complete_context(ctx: click.Context, _param: click.Parameter, incomplete: s
     """List the contexts of the kubeconfig for the shell; nothing for a kubeconfig that cannot be read."""
     import yaml  # noqa: PLC0415  only a completion needs it here
 
-    default = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0] or "~/.kube/config"
-    path = Path(ctx.params.get("kubeconfig") or default).expanduser()
-    try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-        names = [str(context["name"]) for context in found["contexts"]]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError):
-        return []
+    files = str(ctx.params.get("kubeconfig") or os.environ.get("KUBECONFIG") or "~/.kube/config")
+    names: dict[str, None] = {}
+    for file in filter(None, files.split(os.pathsep)):
+        with contextlib.suppress(OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError):
+            found = yaml.safe_load(Path(file).expanduser().read_text(encoding="utf-8"))
+            names |= dict.fromkeys(str(context["name"]) for context in found["contexts"])
     return [name for name in names if name.startswith(incomplete)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -34,6 +35,11 @@ def test_contexts_are_those_of_the_kubeconfig(tmp_path: Path, monkeypatch: pytes
     assert complete("plan", "--kubeconfig", str(file), "--context", incomplete="kind") == ["kind-a", "kind-b"]
     monkeypatch.setenv("KUBECONFIG", str(file))
     assert complete("plan", "--context", incomplete="o") == ["other"]
+    more = tmp_path / "more"
+    more.write_text("contexts: [{name: other}, {name: outer}]")
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join([str(tmp_path / "missing"), str(file), "", str(more)]))
+    assert complete("plan", "--context", incomplete="o") == ["other", "outer"]
+    monkeypatch.setenv("KUBECONFIG", str(file))
     file.write_text("a: [")
     assert complete("plan", "--context") == []
 
