@@ -15,7 +15,8 @@ from registry_controller.cli.failures import OptionFailure
 from registry_controller.cli.global_options import Decorator, GlobalOptions
 from registry_controller.settings import Settings
 
-_DURATION: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|)")
+_NUMBER: Final = r"(\d{1,6}(?:\.\d{1,3})?)"
+_DURATION: Final = re.compile(rf"{_NUMBER}|(?=.)(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s)?")
 _DECISIVE: Final = (
     "network_name", "deletion_limit_percent", "member_left_trust_seconds", "synced_rules_enabled",
     "synced_rules_kinds", "synced_rules_namespaces", "closed_kinds", "closed_namespaces",
@@ -25,11 +26,11 @@ _GLOBAL: Final = "namespace"
 
 
 def seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    """Parse a time into seconds: 20, 20s or 1.5m."""
+    """Parse a time into seconds: 20, 20s, 1.5m, or as kubectl takes it, 1h30m."""
     found = _DURATION.fullmatch(value)
     if not found:
         raise click.BadParameter(f"{value!r} is not a time such as 20s or 2m", ctx, param)
-    return float(found[1]) * (60.0 if found[2] == "m" else 1.0)
+    return sum(float(part or 0) * factor for part, factor in zip(found.groups(), (1, 3600, 60, 1), strict=True))
 
 
 def daemon_options(fields: Collection[str] | None = None) -> Decorator:

@@ -20,6 +20,7 @@ from registry_controller.api.optiontext import Address
 from registry_controller.cli import COMMANDS, program
 from registry_controller.cli.command_group import name_program
 from registry_controller.cli.failures import explain_error
+from registry_controller.cli.options import seconds
 from registry_controller.settings import Settings
 
 Call = tuple[Settings, Path | None, str | None]
@@ -273,3 +274,17 @@ def test_get_takes_kind_and_name_in_one_word_and_refuses_what_is_neither(
 ) -> None:
     found = invoke(command, *args, KUBECONFIG="/nowhere")
     assert (found.exit_code, words in found.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("20", 20), ("0", 0), ("20s", 20), ("1.5m", 90), ("1m30s", 90), ("1h", 3600), ("1h0.5m1s", 3631)],
+)
+def test_times_are_those_that_kubectl_takes(text: str, expected: float) -> None:
+    assert seconds(click.Context(program), click.Option(["--wait"]), text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1s", "1m30", "30s1m", "1d", "soon", "1 m"])
+def test_other_texts_are_no_times(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not a time such as 20s or 2m"):
+        seconds(click.Context(program), click.Option(["--wait"]), text)
