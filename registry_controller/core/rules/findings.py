@@ -41,6 +41,9 @@ def _check_rule(rule: SyncRule, manifest: meta.Manifest) -> Iterator[tuple[str, 
     if rule.kind.kind[:1].islower():
         message = "kinds are in the singular and begin with a capital letter: `Secret`, not `secrets`"
         yield "spec.groupVersionKind.kind", message
+    if rule.kind.kind and not (rule.kind.kind.isascii() and rule.kind.kind.replace("-", "").isalnum()):
+        message = "no API server serves such a kind: a rule names one kind, as `Secret`, and there are no wildcards"
+        yield "spec.groupVersionKind.kind", message
     is_core_rule = meta.labels_of(manifest).get(meta.CORE_RESOURCE) == "true"  # the daemon created it as intended
     if len(rule.entries) == 1 and not rule.entries[0].matches and not is_core_rule:
         yield f"{rule.entries[0].path}.match", _EVERYTHING

@@ -327,3 +327,9 @@ def test_a_member_that_may_run_the_original_is_named(is_first: bool, tmp_path: P
 )  # fmt: skip
 def test_what_the_original_does_not_meet_has_no_warning(text: str, tmp_path: Path) -> None:
     assert lint(text, tmp_path) == (0, [])
+
+
+@pytest.mark.parametrize("kind", ["*", "Config*", "ConfigMap/x", "Config Map", "ConfigMap.v1"])
+def test_a_kind_that_no_server_has_is_noted(kind: str) -> None:
+    found = CliRunner().invoke(program, ["lint", "-"], input=GOOD.replace("ConfigMap", f'"{kind}"'))
+    assert (found.exit_code, "warning: spec.groupVersionKind.kind: no API server" in found.stdout) == (0, True)
