@@ -9,8 +9,9 @@ from typing import Final
 import click
 
 from registry_controller.api import meta
+from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVR, GroupKind, Manifest
-from registry_controller.cli.failures import run_to_end
+from registry_controller.cli.failures import explain_error, name_context, run_to_end
 from registry_controller.cli.global_options import Contexts, GlobalOptions, LocalConnection, global_options
 from registry_controller.cli.output import (
     Cell,
@@ -85,7 +86,10 @@ async def _show(options: GlobalOptions, kind: str, name: str, *, is_watching: bo
     async def list_at(connection: LocalConnection) -> Sequence[tuple[str, Manifest]]:
         async with connected(connection) as writer:
             client = command_client(writer, context=connection.context)
-            found = select_events(await client.list(EVENTS), kind, name)
+            try:
+                found = select_events(await client.list(EVENTS), kind, name)
+            except RegistryError as error:
+                raise click.ClickException(name_context(explain_error(error), connection.context)) from None
             return [(connection.context or "", event) for event in found]
 
     if is_watching:

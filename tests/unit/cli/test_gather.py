@@ -123,6 +123,20 @@ def test_a_repeated_event_has_its_count() -> None:
     assert row[-4:] == ["cluster/a", "2026-01-01", "daemon", "m (x3)"]
 
 
+def test_the_message_about_a_cluster_that_does_not_answer_names_its_context(tmp_path: Path) -> None:
+    names = ("a", "b")
+    config = {
+        "clusters": [{"name": name, "cluster": {"server": "http://127.0.0.1:1"}} for name in names],
+        "users": [{"name": name, "user": {"token": "t"}} for name in names],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}} for name in names],
+        "current-context": "a",
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    args = ["events", "--context", "b", "--kubeconfig", str(tmp_path / "config")]
+    found = CliRunner().invoke(program, args)
+    assert (found.exit_code, found.stderr[:34]) == (1, "Error: b: get /api/v1/events: http")
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [(("secrets",), "secret: is not one of cluster, "), (("--watch", "-o", "json"), "it has no -o json")],
