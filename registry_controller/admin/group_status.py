@@ -98,8 +98,13 @@ class GroupStatus:
     @property
     def connections(self) -> Sequence[FoundMember]:
         """Each member as each cluster of the group finds it, itself included."""
-        read = [view for view in self.views if not view.failure and not view.has_left]
-        return [FoundMember(view, member, view.peer(member.cluster_id)) for view in read for member in self.members]
+        members = self.members
+        found: list[FoundMember] = []
+        for view in self.views:
+            if not view.failure and not view.has_left:
+                peers = {str(peer.cluster_id): peer for peer in reversed(view.peers)}
+                found += [FoundMember(view, member, peers.get(member.cluster_id)) for member in members]
+        return found
 
     @property
     def rules(self) -> Sequence[RuleAt]:

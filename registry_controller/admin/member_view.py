@@ -91,10 +91,6 @@ class SiteView:
         """The name for people."""
         return self.name or self.label
 
-    def peer(self, cluster_id: str) -> PeerReport | None:
-        """Return the view of another member; None for an unknown one."""
-        return next((one for one in self.peers if one.cluster_id == cluster_id), None)
-
 
 def view_member(label: str, objects: MemberObjects, *, server_version: str, now: datetime) -> SiteView:
     """Build the view of one member."""

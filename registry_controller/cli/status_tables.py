@@ -63,14 +63,16 @@ def _is_plain(copies: OwnerCopies) -> bool:
 def _members_table(status: GroupStatus, *, now: datetime, is_wide: bool) -> Table:
     members = status.members
     headings = ["MEMBER", "DAEMON", "CRDS", "KUBERNETES", "RENEWED", *(member.name for member in members)]
+    found: dict[str, list[FoundMember]] = {}
+    for one in status.connections:
+        found.setdefault(one.viewer.label, []).append(one)
     rows: list[Sequence[str | Cell]] = []
     for view in status.views:
         if view.failure or view.has_left:
             words = Cell("cannot be read" if view.failure else "has left", Tone.BAD)
             rows.append([view.title, words, _NONE, _NONE, _NONE, *([_NONE] * len(members))])
             continue
-        found = [one for one in status.connections if one.viewer is view]
-        cells = [_state_cell(one, now=now, with_contact=is_wide) for one in found]
+        cells = [_state_cell(one, now=now, with_contact=is_wide) for one in found.get(view.label, ())]
         rows.append([view.title, *_daemon_cells(view, now=now), *cells])
     return Table(headings, rows, only_wide=frozenset({"KUBERNETES", "RENEWED"}))
 

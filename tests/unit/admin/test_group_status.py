@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from registry_controller.admin.group_status import GroupStatus, build_document
+from registry_controller.admin.group_status import GroupStatus, MemberName, build_document
 from registry_controller.admin.member_view import MemberObjects, SiteView, read_rule, view_member
 from registry_controller.api import meta
 from registry_controller.api.daemon_lease import DaemonLease
@@ -226,6 +227,21 @@ def test_the_tables_of_several_members_and_of_one() -> None:
         ["a (here)", "local", "-", "here", "0.2.0", "-", ""],
         ["b", "Failed", "60m", "60s ago", "-", "-", "no answer"],
     ]
+
+
+def test_the_members_of_a_large_group_are_not_sought_again_for_each_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    sought: list[GroupStatus] = []
+    find = GroupStatus.members.fget  # type: ignore[attr-defined]
+
+    def find_members(status: GroupStatus) -> Sequence[MemberName]:
+        sought.append(status)
+        return find(status)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(GroupStatus, "members", property(find_members))
+    status = GroupStatus([replace(view("a", lease(report("a", peer("b")))), label=f"kind-{at}") for at in range(20)])
+    (section, *_) = build_sections(status, now=NOW)
+    assert [len(row) for row in section.table.rows] == [7] * 20
+    assert len(sought) <= 3
 
 
 def test_the_wide_table_of_several_members_has_the_last_contacts() -> None:
