@@ -164,11 +164,11 @@ class ValueRemedies:
 
 
 class FirstRemedies(FlagRemedies):
-    """The flags before the installation, when there is no Cluster."""
+    """The values and flags before the installation, when there is no Cluster."""
 
     def address(self, name: str) -> str:
-        """Return the flag for another address."""
-        return "another --address"
+        """Return the chart's value for an address, and the flag that tries one."""
+        return "controller.apiServerEndpointAddress of the chart (--address here)"
 
     def ca(self, name: str) -> str:
         """Return the flag for a certificate authority, which `join` takes."""

@@ -47,7 +47,7 @@ def test_an_unknown_authority_may_be_that_of_another_server() -> None:
 def test_before_the_installation_no_remedy_names_a_cluster() -> None:
     for problem in (Problem.UNTRUSTED, Problem.WRONG_NAME):
         text = remedy(CheckResult("b", "certificate", Level.FAIL, "message", problem), FirstRemedies())
-        assert "another --address" in text
+        assert "(--address here)" in text
         assert "Cluster b" not in text
 
 
