@@ -29,7 +29,9 @@ folder=$1; service=$2; kernel=$3
 mount --make-rprivate /
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /var/log
-mkdir -p /var/lib/cni && mount -t tmpfs tmpfs /var/lib/cni
+for state in cni kubelet; do  # the sockets of a kubelet's plugins are there, whatever its root folder is
+  mkdir -p "/var/lib/$state" && mount -t tmpfs tmpfs "/var/lib/$state"
+done
 for pair in $kernel; do
   file=$folder/kernel-$(echo "${pair%%=*}" | tr / -)
   echo "${pair#*=}" >"$file"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import types
@@ -232,6 +233,7 @@ def test_an_empty_context_is_refused(command: str) -> None:
     assert (found.exit_code, "--context is empty" in found.output) == (2, True)
 
 
+@pytest.mark.skipif(shutil.which("sh") is None, reason="the image has no shell")
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ def test_a_program_with_a_relative_path_is_beside_its_kubeconfig(tmp_path: Path)
     file = write_kubeconfig(tmp_path / "folder" / "config", "one", user={"exec": plugin})
     credential = {"apiVersion": plugin["apiVersion"], "kind": "ExecCredential", "status": {"token": "from-the-program"}}
     program = file.with_name("login")
-    program.write_text(f"#!/bin/sh\necho '{json.dumps(credential)}'\n")
+    program.write_text(f"#!{sys.executable}\nprint({json.dumps(credential)!r})\n")
     program.chmod(0o755)
     assert load(file).authorization() == "Bearer from-the-program"
 
