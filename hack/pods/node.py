@@ -29,7 +29,7 @@ folder=$1; service=$2; kernel=$3
 mount --make-rprivate /
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /var/log
-for state in cni kubelet; do  # the sockets of a kubelet's plugins are there, whatever its root folder is
+for state in cni kubelet; do  # kubelet has the sockets of its plugins there, also with another root folder
   mkdir -p "/var/lib/$state" && mount -t tmpfs tmpfs "/var/lib/$state"
 done
 for pair in $kernel; do
