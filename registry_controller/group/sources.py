@@ -289,7 +289,8 @@ class ClusterSource:
         for namespace in {cluster.secret.namespace for cluster in clusters if cluster.secret}:
             if namespace not in self._watched:
                 self._watched[namespace] = self._watch_secrets(namespace)
-        resolved = self._resolve()
+        by_id = sort_by_id(clusters)
+        resolved = self._resolve(by_id)
         if not self._specs and any(found.waiting for found in resolved.values()):
             return  # the first answer is a whole one
         described = {name: self._describe(found, local=self._local) for name, found in resolved.items()}
@@ -297,7 +298,7 @@ class ClusterSource:
         for name, found in resolved.items():
             if found.alias_of and not found.disabled:
                 aliases[found.alias_of].add(name)
-        disputed = {cluster for cluster, same in sort_by_id(clusters).items() if len(same) > 1} - {self._local}
+        disputed = {cluster for cluster, same in by_id.items() if len(same) > 1} - {self._local}
         self._specs = {
             name: replace(spec, aliases=frozenset(aliases[name]), is_disputed=spec.cluster_id in disputed)
             for name, spec in described.items()
@@ -309,11 +310,9 @@ class ClusterSource:
         }
         self._found({**unreadable, **self._specs})
 
-    def _resolve(self) -> Mapping[str, ResolvedCluster]:
-        clusters = self._clusters.found.values()
-        secrets = {cluster.secret for cluster in clusters if cluster.secret is not None}
+    def _resolve(self, by_id: Mapping[ClusterUID, list[Cluster]]) -> Mapping[str, ResolvedCluster]:
+        secrets = {cluster.secret for same in by_id.values() for cluster in same if cluster.secret is not None}
         known = {key: self._credentials.find(key) for key in secrets}
-        by_id = sort_by_id(clusters)
         return resolve_clusters(
             ResolverInputs(
                 local=self._local,
