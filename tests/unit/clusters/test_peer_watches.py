@@ -20,6 +20,7 @@ from registry_controller.core.rules.validation import read_and_validate
 from registry_controller.kube.connect import LineBudget
 from registry_controller.watch.body_cache import BodyCache
 from registry_controller.watch.reflector import NoObserver
+from tests.sim.cluster.loop import virtual
 from tests.unit.cache.observers import Observer
 
 PEER, LOCAL = ClusterUID("peer"), ClusterUID("local")
@@ -135,6 +136,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
+@virtual
 async def test_caches_and_their_watches_come_with_rules_and_go_with_the_last_one() -> None:
     world = World()
     async with asyncio.TaskGroup() as scope:
@@ -149,6 +151,7 @@ async def test_caches_and_their_watches_come_with_rules_and_go_with_the_last_one
         world.stop()
 
 
+@virtual
 async def test_a_rule_that_changes_is_listed_beside_its_watch_which_goes_on() -> None:
     world = World()
     world.server.objects = {"one": "x"}
@@ -167,6 +170,7 @@ async def test_a_rule_that_changes_is_listed_beside_its_watch_which_goes_on() ->
         world.stop()
 
 
+@virtual
 async def test_a_narrow_watch_ends_when_a_wide_one_shows_everything() -> None:
     world = World()
     async with asyncio.TaskGroup() as scope:
@@ -182,6 +186,7 @@ async def test_a_narrow_watch_ends_when_a_wide_one_shows_everything() -> None:
         world.stop()
 
 
+@virtual
 async def test_rules_that_change_without_a_connection_are_listed_over_the_next_one() -> None:
     world, other = World(), Server()
     async with asyncio.TaskGroup() as scope:
@@ -204,6 +209,7 @@ async def test_rules_that_change_without_a_connection_are_listed_over_the_next_o
         world.stop()
 
 
+@virtual
 async def test_what_a_peer_offered_goes_with_it() -> None:
     world = World()
     world.server.objects = {"one": "x"}
@@ -216,6 +222,7 @@ async def test_what_a_peer_offered_goes_with_it() -> None:
         assert list(world.sources.all_caches()) == []
 
 
+@virtual
 async def test_a_kind_is_watched_once_over_a_new_connection_while_a_list_beside_its_watch_is_due() -> None:
     """Each task of a connection ends with it: a task that nobody ends keeps the peer from connecting again."""
     world = World()
