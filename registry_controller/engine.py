@@ -258,6 +258,7 @@ class Engine:
             connection=self.clusters.connection,
             departures=self.departures,
             evaluations=self.sources.evaluations,
+            request_rules=self.registry_reader.request_rules,
         )
 
     def start_local(self, scope: asyncio.TaskGroup) -> None:

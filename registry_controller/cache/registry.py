@@ -254,14 +254,16 @@ class Registry:
                 yield rule
 
     def is_behind(self, rule: str, generation: RuleGeneration, *, written_at: int) -> bool:
-        """Return whether a rule is known in an earlier generation than that by which a copy was written.
+        """Return whether a rule acts in an earlier generation than that by which a copy was written.
 
-        A list of the rules since that revision, `written_at`, shows otherwise: the copy is of another history.
+        A list of the rules since that revision, `written_at`, that has the rule shows otherwise: the copy is of another
+        history. A rule that went acts as it was known last, which may be before its last edit.
         """
-        held = self.rules.get(rule)
-        if held is None or held.generation.uid != generation.uid:
+        acting = self.acting.get(rule)
+        if acting is None or acting.generation.uid != generation.uid:
             return False
-        return held.generation.generation < generation.generation and written_at > self._rules_listed_at
+        is_listed = rule in self.rules and written_at <= self._rules_listed_at
+        return acting.generation.generation < generation.generation and not is_listed
 
     def bar(self, name: str, *, local: ClusterUID) -> BarredRule | None:
         """Return why a rule may not act here; None where it may."""

@@ -62,7 +62,7 @@ class RegistryReader:
                 then()
 
     def request_rules(self) -> None:
-        """Request a read of the rules, because a watch has shown one with another spec."""
+        """Request a read of the rules, because a watch, or a copy, has shown that one has another spec."""
         self._rules_due.set()
 
     async def run_rules(self) -> NoReturn:

@@ -165,7 +165,7 @@ class Applier:
             theirs = offer.record.marks.provenance_of(claim.owner)
             uid, created, revision = (theirs.uid, theirs.created, theirs.revision) if theirs else ("", "", 0)
         before = held.provenance if held is not None else None
-        rule, acting = self._rules.get(hit.rule), self._acting.get(hit.rule)
+        acting = self._acting.get(hit.rule)
         provenance = Provenance(
             owner=claim.owner,
             rule=claim.rule,
@@ -186,7 +186,7 @@ class Applier:
             rule_definition=self._rule_definition(hit, target, before) if hit.rule_owner == state.local else "",
             left=digest_paths(copy.left) if copy.left else (),
             spec=digest_spec(copy.manifest) if target[:2] == meta.RULE_KIND and not copy.left else "",
-            rule_generation=rule.generation if rule is not None else UNKNOWN_GENERATION,
+            rule_generation=acting.generation if acting is not None else UNKNOWN_GENERATION,
             rule_revision=acting.revision_at_owner if acting is not None else 0,
             unknown=before.unknown if before is not None else (),
         )

@@ -94,7 +94,10 @@ class DecisionApplier(Protocol):
 
 
 class Reconciler:
-    """Reconciles keys. `local` is only read; `connection` returns a peer's, None while it is not connected."""
+    """Reconciles keys. `local` is only read; `connection` returns a peer's, None while it is not connected.
+
+    `request_rules` requests a list of the rules that are here: a copy may be of a later state of its rule.
+    """
 
     def __init__(
         self,
@@ -104,12 +107,14 @@ class Reconciler:
         connection: Callable[[ClusterUID], Connection | None],
         departures: Departures,
         evaluations: EvaluationLimiter,
+        request_rules: Callable[[], None],
     ) -> None:
         self._states = states
         self._local = local
         self._connection = connection
         self._departures = departures
         self._evaluations = evaluations
+        self._request_rules = request_rules
         self._creatable_s: dict[tuple[ClusterUID, GVK], float] = {}
 
     async def reconcile(self, target: Target, *, limiter: Limiter, applier: DecisionApplier) -> Reconciliation:
@@ -161,6 +166,8 @@ class Reconciler:
         """Return the decision that may be carried out now: a deletion is counted first, and proven once it may go."""
         decision = judgment.decision
         if not isinstance(decision, NeedsProof):
+            if decision.reason is Reason.RULE_NOT_HEARD:
+                self._request_rules()  # no event may come: the copy may be of another history
             self._record_member(judgment)
             return _limit(judgment, limiter)
         counted = _limit(judgment, limiter)

@@ -14,6 +14,7 @@ from registry_controller.cache.replicas import VERSION_LABEL
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
 from tests.sim.cluster.member import NAMESPACE, Member, Replica
 
+SECRET = {"version": "v1", "kind": "Secret"}
 LATE_S = 2.0
 MANY = 120
 YES = {"sync": "yes"}
@@ -92,6 +93,39 @@ def test_a_late_daemon_deletes_with_the_rule_that_it_has_heard_of() -> None:
         await group.settle()
         assert second.runs
         assert sorted(found["metadata"]["name"] for found in here.list("ConfigMap")) == ["y-new", "z-new"]
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("A7", "W3")
+@pytest.mark.parametrize("away_s", [5.0, 60.0])
+def test_a_daemon_that_stood_still_deletes_no_copy_by_an_earlier_state_of_a_rule_that_went(away_s: float) -> None:
+    """The rule goes with its definition, and acts for a window: here as it was before its last edit."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, owner = group.members
+        here.has_pods = True
+        await group.join()
+        here.create(rule("maps", SECRET, {"match": [{}]}, deletionPolicy="Delete"))
+        await group.settle()
+        second = here.start_second()
+        await asyncio.sleep(0.1)
+        second.stand_still()
+        owner.create(config_map("x", {"n": "1"}))
+        here.apply(copying())
+        await asyncio.sleep(5.0)
+        assert values(here) == {"x": "1"}  # by the other daemon
+        here.server.terminate("ResourceSyncRule")
+        for gone in here.list("ResourceSyncRule"):
+            here.delete("ResourceSyncRule", gone["metadata"]["name"])
+        here.server.change_served("ResourceSyncRule", served=False)
+        second.go_on()
+        second.hear_peers()
+        await asyncio.sleep(away_s)
+        assert values(here) == {"x": "1"}
+        here.server.change_served("ResourceSyncRule", served=True)
+        await asyncio.sleep(60.0)
+        assert values(here) == {"x": "1"}
 
     simulate(scenario, n=2)
 

@@ -55,6 +55,33 @@ def test_a_copy_that_a_restore_made_old_is_brought_up_to_date(bump: int) -> None
     simulate(scenario, n=2)
 
 
+@pytest.mark.clause("A7", "R4")
+@pytest.mark.parametrize("bump", BUMPS)
+def test_a_copy_by_a_state_of_its_rule_that_the_restore_undid_is_followed(bump: int) -> None:
+    """A backup tool puts the copy here after the restore: it names a generation that this history does not have."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        here.create(_rule(LABELS, "Delete"))
+        await group.settle()
+        backup = here.server.store.backup()
+        here.apply(_rule(LABELS, "Delete") | {"spec": {**_rule({"sync": "later"}, "Delete")["spec"]}})
+        owner.create(config_map("made", {"value": "1"}, labels={"sync": "later"}))
+        await group.settle()
+        made = here.get("ConfigMap", "made", namespace="default")
+        group.cut("a")
+        here.server.store.restore(backup, bump=bump)
+        owner.delete("ConfigMap", "made", namespace="default")
+        await group.settle()
+        assert not here.list("ConfigMap", namespace="default")
+        here.create(made | {"metadata": {**made["metadata"], "resourceVersion": ""}})
+        await group.settle()
+        assert not here.list("ConfigMap", namespace="default")
+
+    simulate(scenario, n=2)
+
+
 @pytest.mark.clause("A1")
 @pytest.mark.parametrize("bump", BUMPS)
 def test_copies_made_since_the_backup_are_made_again_though_their_events_were_late(bump: int) -> None:

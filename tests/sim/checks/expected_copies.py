@@ -160,6 +160,11 @@ class Rule:
         return str((marks_of(self.manifest).provenance.get("spec") or {}).get("digest", ""))
 
     @property
+    def revision(self) -> str:
+        """Tell the resourceVersion at its owner of what a copy of a rule was made of; empty for no copy."""
+        return str((marks_of(self.manifest).provenance.get("source") or {}).get("resourceVersion", ""))
+
+    @property
     def is_idle(self) -> bool:
         """Say whether it does nothing: by its own word, because it is altered here, or because it is of the future."""
         return bool(self.spec.get("suspend") or NEWER in self.spec or self.is_altered)

@@ -423,18 +423,35 @@ class Observer:
                 yield from self._as_written(entry, rule)
 
     def _as_written(self, entry: Entry, rule: Rule) -> Iterator[Rule]:
-        """List what a rule that was altered here was before, and at its owner: who knows that one acts on it (A8)."""
-        if not rule.is_altered:
-            return
+        """List what a rule was here and is at its owner, where it was altered or put back: who knows that acts on it.
+
+        A8.
+        """
         owner, key = self._name(marks_of(rule.manifest).owner), ObjectKey("", rule.name)
-        for found in self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=0.0):
-            known = Rule(found, ("", "", "")) if found is not None else rule
-            if not known.is_altered and known.uid == rule.uid and known.written == rule.written:
-                yield known
-                break
-        for found in self.history.states_since(owner, "ResourceSyncRule", key, at=entry.at - WINDOW_S) if owner else ():
+        if not owner:
+            return
+        states = self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=0.0)
+        known = [Rule(found, ("", "", "")) if found is not None else rule for found in states]
+        before = next((one for one in known if self._is_as_written(one, rule, owner)), None)
+        if before is not None:
+            yield before
+        if not rule.is_altered and before is None:
+            return
+        for found in self.history.states_since(owner, "ResourceSyncRule", key, at=entry.at - WINDOW_S):
             if found is not None:
                 yield Rule(found, ("", "", ""))
+
+    def _is_as_written(self, known: Rule, rule: Rule, owner: str) -> bool:
+        """Say whether a copy of a rule was as its owner wrote it, and is not any more: altered, or an earlier one."""
+        if known.uid != rule.uid or (known.revision == rule.revision and not rule.is_altered) or known.is_altered:
+            return False
+        if rule.is_altered:
+            return known.written == rule.written
+        before_s, since_s = (
+            self.history.revised_at(owner, "ResourceSyncRule", ObjectKey("", rule.name), revision=one.revision)
+            for one in (rule, known)
+        )
+        return since_s > before_s
 
     def _check_order(self, entry: Entry, where: str, *, owner: str, source: dict[str, Any]) -> None:
         """Look whether a copy gets the states of its source in their order, with those that a restore brought back.

@@ -88,6 +88,7 @@ class Bench:
             connection=self.connection,
             departures=departures,
             evaluations=EvaluationLimiter(),
+            request_rules=lambda: self.log.append("requested the rules"),
         )
 
     async def reconcile(self) -> tuple[Decision, RegistryError | None]:
@@ -352,3 +353,13 @@ async def test_departures_hear_what_was_proven_about_a_cluster_and_nothing_befor
     bench.lets_go = True
     await bench.reconcile()
     assert [line for line in bench.log if line.startswith("heard")] == ["heard OwnerLeft"]
+
+
+@pytest.mark.clause("A7")
+@pytest.mark.parametrize("is_behind", [False, True])
+async def test_the_rules_are_listed_where_a_copy_is_of_a_later_state_of_its_rule(is_behind: bool) -> None:
+    """It may be of another history, so that no event of the rule comes."""
+    bench = Bench(absent(deletes_unwanted=True)._replace(is_rule_behind=is_behind))
+    decision, _ = await bench.reconcile()
+    assert (decision.reason is Reason.RULE_NOT_HEARD) == is_behind
+    assert ("requested the rules" in bench.log) == is_behind
