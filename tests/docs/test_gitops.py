@@ -180,3 +180,9 @@ def test_the_resources_of_gitops_tools_are_yaml_of_known_kinds() -> None:
         ("argoproj.io", "Application"), ("helm.toolkit.fluxcd.io", "HelmRelease"),
         ("kustomize.toolkit.fluxcd.io", "Kustomization"),
     }  # fmt: skip
+
+
+def test_the_page_names_the_only_hook_of_the_chart() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "deploy" / "helm").rglob("*.yaml")]
+    assert [hook for text in texts for hook in re.findall(r"helm\.sh/hook: (\S+)", text)] == ["test"]
+    assert "Pod of `helm test`, the chart's only hook" in PAGE.read_text(encoding="utf-8").replace("\n", " ")
