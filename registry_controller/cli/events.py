@@ -20,6 +20,7 @@ from registry_controller.cli.output import (
     Table,
     Tone,
     align_columns,
+    hide_managers,
     list_document,
     object_name,
     say,
@@ -101,7 +102,7 @@ async def _show(options: GlobalOptions, kind: str, name: str, *, is_watching: bo
     if printer.form is Form.NAME:
         printer.print_names(object_name(_EVENT, str(meta.metadata_of(event).get("name"))) for _, event in found)
     elif printer.is_for_programs:
-        printer.print_document(list_document(event for _, event in found))
+        printer.print_document(list_document(hide_managers(event) for _, event in found))
     elif found:
         rows = [build_row(context, event) for context, event in found]
         more = _ONLY_WIDE if options.contexts else _ONLY_WIDE | {"CONTEXT"}

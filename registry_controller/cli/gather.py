@@ -23,7 +23,7 @@ from registry_controller.cli.events import EVENTS, select_events
 from registry_controller.cli.failures import FAILED, OK, name_context, run_to_end
 from registry_controller.cli.global_options import Contexts, GlobalOptions, LocalConnection, global_options
 from registry_controller.cli.options import load_settings
-from registry_controller.cli.output import Form, format_document, say
+from registry_controller.cli.output import Form, format_document, hide_managers, say
 
 if TYPE_CHECKING:
     from registry_controller.kube.connect import Reader
@@ -215,11 +215,12 @@ def _restarts(pod: Manifest) -> bool:
 
 def remove_managers(manifest: Manifest) -> Manifest:
     """Return an object without its managers, and without kubectl's annotation, which repeats the object."""
-    info = {key: value for key, value in meta.metadata_of(manifest).items() if key != "managedFields"}
+    shown = hide_managers(manifest)
+    info = meta.metadata_of(shown)
     annotations = {
         key: value for key, value in (info.get("annotations") or {}).items() if key != meta.KUBECTL_LAST_APPLIED
     }
-    return {**manifest, "metadata": {**info, "annotations": annotations} if "annotations" in info else info}
+    return {**shown, "metadata": {**info, "annotations": annotations}} if "annotations" in info else shown
 
 
 def shorten_secret(manifest: Manifest) -> Manifest:

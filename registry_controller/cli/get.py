@@ -18,7 +18,16 @@ from registry_controller.api.selectors import parse_selector
 from registry_controller.cli.failures import FAILED, run_to_end
 from registry_controller.cli.global_options import Contexts, Decorator, GlobalOptions, global_options
 from registry_controller.cli.options import seconds
-from registry_controller.cli.output import Cell, Form, Printer, Table, Tone, align_columns, object_name
+from registry_controller.cli.output import (
+    Cell,
+    Form,
+    Printer,
+    Table,
+    Tone,
+    align_columns,
+    hide_managers,
+    object_name,
+)
 from registry_controller.cli.status_tables import format_age
 
 if TYPE_CHECKING:
@@ -241,7 +250,9 @@ class _Answer:
                 {
                     "name": name,
                     "problem": self.problems.get(name, ""),
-                    "items": [redacted(obj.manifest) for _, obj in sorted(self._objects.get(name, {}).items())],
+                    "items": [
+                        redacted(hide_managers(obj.manifest)) for _, obj in sorted(self._objects.get(name, {}).items())
+                    ],
                 }
                 for name in names
             ]

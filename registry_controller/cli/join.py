@@ -12,7 +12,7 @@ import click
 from registry_controller.cli.failures import run_to_end
 from registry_controller.cli.global_options import Contexts, GlobalOptions, global_options
 from registry_controller.cli.options import seconds
-from registry_controller.cli.output import Form, Table
+from registry_controller.cli.output import Form, Table, hide_managers
 
 if TYPE_CHECKING:
     from registry_controller.admin.join import JoinPlan
@@ -222,7 +222,8 @@ def _print_changes(
             printer.print_text("nothing to change")
         printer.print_table(Table(["CONTEXT", "ACTION", "OBJECT"], rows))
         return
-    shown = [(change, change.manifest if show_secrets else redacted(change.manifest)) for change in changes]
+    written = [(change, hide_managers(change.manifest)) for change in changes]
+    shown = [(change, manifest if show_secrets else redacted(manifest)) for change, manifest in written]
     if printer.form is Form.YAML:
         for change, manifest in shown:
             click.echo(f"---\n# context {sites[change.at].context}: {change.action.value}")

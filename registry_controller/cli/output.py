@@ -16,7 +16,7 @@ from typing import Any, Final, TextIO
 
 import click
 
-from registry_controller.api.meta import GroupKind
+from registry_controller.api.meta import GroupKind, Manifest, metadata_of
 
 _UNLIMITED: Final = 10_000  # columns, where no terminal limits them
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -171,6 +171,14 @@ def object_name(kind: GroupKind, name: str) -> str:
     """Return the name of an object as kubectl prints it: `secret/x`, `deployment.apps/x`."""
     group = f".{kind.group}" if kind.group else ""
     return f"{kind.kind.lower()}{group}/{name}"
+
+
+def hide_managers(manifest: Manifest) -> Manifest:
+    """Return an object without its managedFields, as kubectl prints it."""
+    info = metadata_of(manifest)
+    if "managedFields" not in info:
+        return manifest
+    return {**manifest, "metadata": {key: value for key, value in info.items() if key != "managedFields"}}
 
 
 def list_document(objects: Iterable[Any]) -> dict[str, Any]:

@@ -83,6 +83,7 @@ def test_get_shows_the_objects_of_all_members(members: list[Member], merged: Pat
     assert [(one["name"], one["problem"], one["items"][0]["data"]["at"]) for one in shown] == [
         (member.name, "", member.name) for member in members
     ]
+    assert not any("managedFields" in one["items"][0]["metadata"] for one in shown)
     ended = run(first.cluster.kubeconfig, "get", "cm", "shown", "--member", second.name, "-o", "wide")
     assert [line.split()[0] for line in ended.stdout.splitlines()] == ["CLUSTER", second.name]
     assert "get=yes" in ended.stdout

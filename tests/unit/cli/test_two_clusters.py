@@ -1,0 +1,56 @@
+"""Commands on one or two clusters that refuse a request, or do not answer; the servers are real ones on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from click.testing import CliRunner, Result
+
+from registry_controller.api import meta
+from registry_controller.cli import program
+from tests.unit.admin.api_server import ApiServer, running
+from tests.unit.admin.test_checks import World
+
+BOTH = ("--context", "a", "--context", "b")
+MANAGERS = [{"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:spec": {}}}]
+
+
+def write_config(folder: Path, *servers: ApiServer) -> Path:
+    """Write a kubeconfig with a context for each server."""
+    config = folder / "kubeconfig"
+    found: dict[str, Any] = {"apiVersion": "v1", "kind": "Config", "current-context": servers[0].name}
+    for server in servers:
+        one = json.loads(server.kubeconfig.replace('"c"', f'"{server.name}"').replace('"u"', f'"{server.name}"'))
+        for part in ("clusters", "users", "contexts"):
+            found.setdefault(part, []).extend(one[part])
+    config.write_text(json.dumps(found), encoding="utf-8")
+    return config
+
+
+async def run(config: Path, *args: str) -> Result:
+    """Run a command beside the servers."""
+    return await asyncio.to_thread(CliRunner().invoke, program, [*args, "--kubeconfig", str(config)])
+
+
+def event(name: str) -> dict[str, Any]:
+    about = {"apiVersion": meta.API_VERSION, "kind": "Cluster", "name": name}
+    info = {"name": f"event-{name}", "namespace": "default", "managedFields": MANAGERS}
+    return {"metadata": info, "involvedObject": about, "lastTimestamp": "2026-01-01T00:00:00Z", "reason": "R"}
+
+
+async def test_the_objects_to_write_are_printed_without_their_managers(tmp_path: Path) -> None:
+    world = World()
+    async with running(world.a, world.b):
+        world.fill()
+        world.a.find(meta.CLUSTERS, "a")["metadata"]["managedFields"] = MANAGERS
+        config = write_config(tmp_path, world.a, world.b)
+        given = ("--dry-run", "--skip-checks", "--endpoint", "a=https://a.example.com:6443")
+        found = {form: await run(config, "join", *BOTH, *given, "-o", form) for form in ("yaml", "json")}
+    assert [one.exit_code for one in found.values()] == [0, 0], found
+    for printed in (yaml.safe_load(found["yaml"].stdout), json.loads(found["json"].stdout)[0]["object"]):
+        assert printed["metadata"]["name"] == "a"
+        assert "managedFields" not in printed["metadata"]
