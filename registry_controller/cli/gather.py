@@ -17,7 +17,7 @@ import click
 
 from registry_controller import __version__
 from registry_controller.api import meta
-from registry_controller.api.errors import RegistryError
+from registry_controller.api.errors import RegistryError, Unreachable
 from registry_controller.api.meta import GVR, Manifest
 from registry_controller.cli.events import EVENTS, select_events
 from registry_controller.cli.failures import FAILED, OK, name_context, run_to_end
@@ -150,7 +150,12 @@ async def _gather(connection: LocalConnection, namespace: str, folder: str, foun
             found.add(f"{folder}/{path}", [shorten(item) for item in items])
             return items
 
-        found.add(f"{folder}/server.yaml", await client.read_path("/version"))
+        try:
+            found.add(f"{folder}/server.yaml", await client.read_path("/version"))
+        except Unreachable:  # nor would it answer the other requests
+            raise
+        except RegistryError as error:
+            found.problems.append(client.explain(error))
         for gvr in _OBJECTS:
             await list_into(f"{gvr.resource}.yaml", gvr)
         await list_into("definitions.yaml", _DEFINITIONS, shorten=shorten_definition)

@@ -101,6 +101,8 @@ class ApiServer:
         return web.json_response(body, status=status, headers=date)
 
     def _find(self, path: str, text: str) -> tuple[int, Body]:
+        if path == "/version" and ("get", "version") in self.forbidden:
+            return 403, {"kind": "Status", "code": 403, "reason": "Forbidden", "message": 'cannot get path "/version"'}
         if path == "/version":
             return 200, {"gitVersion": self.version}
         found = _PATH.fullmatch(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,33 @@ def event(name: str) -> dict[str, Any]:
     about = {"apiVersion": meta.API_VERSION, "kind": "Cluster", "name": name}
     info = {"name": f"event-{name}", "namespace": "default", "managedFields": MANAGERS}
     return {"metadata": info, "involvedObject": about, "lastTimestamp": "2026-01-01T00:00:00Z", "reason": "R"}
+
+
+async def test_the_rest_of_a_cluster_that_refuses_its_version_is_gathered(tmp_path: Path) -> None:
+    server = ApiServer("a")
+    server.forbidden.add(("get", "version"))
+    target = tmp_path / "report.tar.gz"
+    async with running(server):
+        found = await run(write_config(tmp_path, server), "gather", "--context", "a", "--file", str(target))
+    assert found.exit_code == 1
+    with tarfile.open(target) as opened:
+        names = {name.removeprefix("cluster-registry/") for name in opened.getnames()}
+        problems = opened.extractfile("cluster-registry/problems.txt")
+        assert problems is not None
+        (line,) = problems.read().decode().splitlines()
+    assert line.startswith("context a: ")
+    assert "/version" in line
+    assert names >= {"a/clusters.yaml", "a/resourcesyncrules.yaml", "a/events.yaml", "a/leases.yaml"}
+    assert "a/server.yaml" not in names
+
+
+async def test_a_cluster_that_does_not_answer_is_one_problem_of_gather(tmp_path: Path) -> None:
+    server = ApiServer("a")
+    async with running(server):
+        config = write_config(tmp_path, server)
+    found = await run(config, "gather", "--context", "a", "--file", str(tmp_path / "report.tar.gz"))
+    assert found.exit_code == 1
+    assert found.stderr.count("warning: ") == 1
 
 
 async def test_the_objects_to_write_are_printed_without_their_managers(tmp_path: Path) -> None:
