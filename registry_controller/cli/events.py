@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -11,7 +12,7 @@ import click
 from registry_controller.api import meta
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import GVR, GroupKind, Manifest
-from registry_controller.cli.failures import explain_error, name_context, run_to_end
+from registry_controller.cli.failures import FAILED, explain_error, name_context, run_to_end
 from registry_controller.cli.global_options import Contexts, GlobalOptions, LocalConnection, global_options
 from registry_controller.cli.output import (
     Cell,
@@ -42,7 +43,7 @@ _SHORT: Final = {"rsr": "resourcesyncrule", "rule": "resourcesyncrule", "clf": "
 def events_command(ctx: click.Context, /, *, options: GlobalOptions, kind: str | None, watch: bool) -> None:
     """Show the Events of Clusters, ClusterFeatures and ResourceSyncRules, the latest one last.
 
-    With KIND or KIND/NAME it shows the Events of one kind or object.
+    With KIND or KIND/NAME it shows the Events of one kind or object. Exits 1 when a cluster cannot be read.
 
     \b
     Examples:
@@ -59,7 +60,10 @@ def events_command(ctx: click.Context, /, *, options: GlobalOptions, kind: str |
             raise click.UsageError(f"{kind}: is not one of {', '.join(sorted(_OUR_KINDS))}", ctx)
     if watch and options.printer.is_for_programs:
         raise click.UsageError("--watch prints lines: it has no -o json, yaml or name", ctx)
-    run_to_end(_show(options, kind or "", name, is_watching=watch))
+    if watch:
+        run_to_end(_watch(options, kind or "", name))
+    elif not run_to_end(_show(options, kind or "", name)):
+        sys.exit(FAILED)
 
 
 def select_events(events: Iterable[Manifest], kind: str, name: str) -> Sequence[Manifest]:
@@ -80,24 +84,30 @@ def last_seen(event: Manifest) -> str:
     return str(event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp") or "")
 
 
-async def _show(options: GlobalOptions, kind: str, name: str, *, is_watching: bool) -> None:
+async def _show(options: GlobalOptions, kind: str, name: str) -> bool:
+    """Print the Events of the clusters that answer; return whether all of them do."""
     from registry_controller.cli.connecting import connected  # noqa: PLC0415  late: --help needs no client
     from registry_controller.local.client import command_client  # noqa: PLC0415
 
-    async def list_at(connection: LocalConnection) -> Sequence[tuple[str, Manifest]]:
+    async def list_at(connection: LocalConnection) -> Sequence[tuple[str, Manifest]] | None:
         async with connected(connection) as writer:
             client = command_client(writer, context=connection.context)
             try:
                 found = select_events(await client.list(EVENTS), kind, name)
             except RegistryError as error:
-                raise click.ClickException(name_context(explain_error(error), connection.context)) from None
+                say(f"Error: {name_context(explain_error(error), connection.context)}")
+                return None
             return [(connection.context or "", event) for event in found]
 
-    if is_watching:
-        await _watch(options, kind, name)
-        return
     parts = await asyncio.gather(*(list_at(connection) for connection in options.connections))
-    found = sorted((one for part in parts for one in part), key=lambda one: last_seen(one[1]))
+    answers = [part for part in parts if part is not None]
+    if answers:
+        found = sorted((one for part in answers for one in part), key=lambda one: last_seen(one[1]))
+        _print(options, found, is_whole=len(answers) == len(parts))
+    return len(answers) == len(parts)
+
+
+def _print(options: GlobalOptions, found: Sequence[tuple[str, Manifest]], *, is_whole: bool) -> None:
     printer = options.printer
     if printer.form is Form.NAME:
         printer.print_names(object_name(_EVENT, str(meta.metadata_of(event).get("name"))) for _, event in found)
@@ -107,27 +117,31 @@ async def _show(options: GlobalOptions, kind: str, name: str, *, is_watching: bo
         rows = [build_row(context, event) for context, event in found]
         more = _ONLY_WIDE if options.contexts else _ONLY_WIDE | {"CONTEXT"}
         printer.print_table(Table(_HEADINGS, rows, more))
-    else:
+    elif is_whole:
         say("there are no Events")
 
 
 async def _watch(options: GlobalOptions, kind: str, name: str) -> None:
     """Print the Events that are there, by their time in each cluster, and then each new or changed one, forever.
 
-    ClickException for a cluster that cannot be read at the start.
+    ClickException where no cluster can be read at the start.
     """
     from registry_controller.group import Group  # noqa: PLC0415  late, as above
 
     contexts = [connection.context or "" for connection in options.connections]
     known: dict[str, list[Manifest]] = {context: [] for context in contexts}
+    failed: set[str] = set()
     async with Group.from_contexts(contexts, kubeconfig=options.kubeconfig) as group:
         async for change in group.watch("events"):
             context, first = change.member, known.get(change.member)
             if change.object is None and change.reason:
-                if first is not None:
-                    raise click.ClickException(f"{context}: {change.reason}" if context else change.reason)
-                say(f"warning: {change.reason}; connecting again")
+                failed |= {context} if first is not None else set()
+                words = f"{context}: {change.reason}" if context else change.reason
+                if failed == {*contexts}:
+                    raise click.ClickException(words)
+                say(f"warning: {words}; connecting again")
             elif change.object is None:
+                failed.discard(context)
                 for event in select_events(known.pop(context, ()), kind, name):
                     print_line(context, event, options.printer)
             elif change.type != "DELETED":

@@ -190,12 +190,19 @@ def test_an_archive_has_the_state_of_each_member_and_no_data_of_a_secret(
 
 def test_events_of_the_registrys_objects_are_shown_and_watched(members: list[Member], merged: Path) -> None:
     first, _ = members
+    config = json.loads(merged.read_text())
+    config["clusters"].append({"name": "dead", "cluster": {"server": "https://127.0.0.1:1"}})
+    config["contexts"].append({"name": "dead", "context": {"cluster": "dead", "user": first.name}})
+    merged.write_text(json.dumps(config))
     told = eventually(
         lambda: (text := ask(merged, "events", "cluster", "--context", first.name)[0]) and "cluster/" in text and text
     )
     assert told.splitlines()[0].split() == ["LAST", "SEEN", "CONTEXT", "TYPE", "REASON", "OBJECT", "MESSAGE"]
     command = subprocess.Popen(
-        [str(BIN / "registry-controller"), "--kubeconfig", str(merged), "events", "--watch", "rsr/watched"],
+        [
+            str(BIN / "registry-controller"), "--kubeconfig", str(merged), "events", "--watch", "rsr/watched",
+            "--context", first.name, "--context", "dead",
+        ],
         stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
     with command as watching:
@@ -211,8 +218,9 @@ def test_events_of_the_registrys_objects_are_shown_and_watched(members: list[Mem
         )  # fmt: skip
         assert watching.stdout is not None
         line = next(line for line in watching.stdout if "Tested" in line)
-        assert line.split("   ")[1:] == ["Warning", "Tested", "resourcesyncrule/watched", "a message\n"]
+        assert line.split("   ")[1:] == [first.name, "Warning", "Tested", "resourcesyncrule/watched", "a message\n"]
         watching.kill()
+    assert "Error: dead: " in ask(merged, "events", "--watch", "--context", "dead", code=1)[1]
     assert "has no context nowhere" in ask(merged, "events", "--watch", "--context", "nowhere", code=2)[1]
     named, wide = (ask(first.cluster.kubeconfig, "events", "rsr/watched", "-o", form)[0] for form in ("name", "wide"))
     assert "event/watched.1" in named.splitlines()

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from registry_controller.api import meta
 from registry_controller.cli import program
+from registry_controller.cli.events import EVENTS
 from tests.unit.admin.api_server import ApiServer, running
 from tests.unit.admin.test_checks import World
 
@@ -41,6 +42,40 @@ def event(name: str) -> dict[str, Any]:
     about = {"apiVersion": meta.API_VERSION, "kind": "Cluster", "name": name}
     info = {"name": f"event-{name}", "namespace": "default", "managedFields": MANAGERS}
     return {"metadata": info, "involvedObject": about, "lastTimestamp": "2026-01-01T00:00:00Z", "reason": "R"}
+
+
+async def test_the_events_of_the_clusters_that_answer_are_printed(tmp_path: Path) -> None:
+    first, second = ApiServer("a"), ApiServer("b")
+    first.put(EVENTS, event("here"))
+    second.forbidden.add(("list", "events"))
+    async with running(first, second):
+        config = write_config(tmp_path, first, second)
+        found = await run(config, "events", *BOTH)
+        document = await run(config, "events", *BOTH, "-o", "json")
+        alone = await run(config, "events", "--context", "b", "-o", "json")
+    assert found.exit_code == document.exit_code == alone.exit_code == 1
+    assert "cluster/here" in found.stdout
+    (line,) = found.stderr.splitlines()
+    assert line.startswith("Error: context b: your user may not list events")
+    (item,) = json.loads(document.stdout)["items"]
+    assert item["metadata"] == {"name": "event-here", "namespace": "default"}
+    assert (alone.stdout, alone.stderr) == ("", found.stderr)
+
+
+async def test_no_event_is_not_reported_of_a_cluster_that_does_not_answer(tmp_path: Path) -> None:
+    first, second = ApiServer("a"), ApiServer("b")
+    second.forbidden.add(("list", "events"))
+    async with running(first, second):
+        found = await run(write_config(tmp_path, first, second), "events", *BOTH)
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert "no Events" not in found.stderr
+
+
+async def test_a_context_that_the_kubeconfig_lacks_ends_events_with_2(tmp_path: Path) -> None:
+    server = ApiServer("a")
+    async with running(server):
+        found = await run(write_config(tmp_path, server), "events", *BOTH)
+    assert (found.exit_code, found.stdout) == (2, "")
 
 
 async def test_the_rest_of_a_cluster_that_refuses_its_version_is_gathered(tmp_path: Path) -> None:
