@@ -12,7 +12,7 @@ import click
 
 from registry_controller.cli.failures import run_to_end
 from registry_controller.cli.global_options import Contexts, GlobalOptions, global_options
-from registry_controller.cli.output import Cell, Form, Table, Tone, progress
+from registry_controller.cli.output import Cell, Form, Table, Tone
 
 if TYPE_CHECKING:
     from registry_controller.admin.findings import CheckResult
@@ -49,7 +49,7 @@ def check_command(ctx: click.Context, /, *, options: GlobalOptions, pre: bool, a
     if address and len(options.contexts) > 1:
         raise click.UsageError("--address is the address of one cluster: give one --context with it", ctx)
     work = _check(options, pre=pre, address=_read_address(ctx, address))
-    with progress("checking the clusters" if pre else "checking the clusters and their peers"):
+    with options.printer.progress("checking the clusters" if pre else "checking the clusters and their peers"):
         found = run_to_end(work)
     _print_findings(options, found, pre=pre)
     if any(finding.is_failure for _, finding in found):

@@ -88,14 +88,13 @@ def explain_command(
         found = await explain_object(dry_run, found_kind, gvr, ObjectKey(namespace, last))
         return found, ClusterNames(dry_run.engine)
 
+    now, printer = datetime.now(UTC), options.printer
     if len(options.contexts) > 1:
         from registry_controller.cli.explain_members import explain_members  # noqa: PLC0415
 
-        now = datetime.now(UTC)
-        commands = [DryRunCommand(settings, connection, wait_s, now) for connection in options.connections]
-        sys.exit(0 if explain_members(commands, answer, options.printer) else 1)
-    found, names = DryRunCommand(settings, options.connection, wait_s, datetime.now(UTC)).ask(answer)
-    printer = options.printer
+        commands = [DryRunCommand(settings, connection, wait_s, now, printer) for connection in options.connections]
+        sys.exit(0 if explain_members(commands, answer, printer) else 1)
+    found, names = DryRunCommand(settings, options.connection, wait_s, now, printer).ask(answer)
     if printer.is_for_programs:
         printer.print_document(build_explanation_document(found, names))
     else:

@@ -12,7 +12,7 @@ import click
 from registry_controller.api.errors import InvalidOption, RegistryError
 from registry_controller.cli.dry_run import DryRunCommand
 from registry_controller.cli.failures import explain_error
-from registry_controller.cli.output import Cell, Printer, Table, Tone, progress
+from registry_controller.cli.output import Cell, Printer, Table, Tone
 from registry_controller.planner.dry_run import DryRun
 from registry_controller.planner.explain import Explanation
 from registry_controller.planner.member_view import MemberView, ObjectState, view_object
@@ -46,7 +46,7 @@ def explain_members(commands: Sequence[DryRunCommand], ask: Ask, printer: Printe
     async def answer_all() -> Sequence[MemberAnswer]:
         return await asyncio.gather(*(_answer(command, ask) for command in commands))
 
-    with progress(f"reading {len(commands)} clusters and their peers"):
+    with printer.progress(f"reading {len(commands)} clusters and their peers"):
         found = asyncio.run(answer_all())
     if printer.is_for_programs:
         printer.print_document({"members": [_build_document(one) for one in found]})

@@ -111,6 +111,25 @@ class Printer:
         """Print words for a person to the standard error."""
         click.echo(self._paint(text, tone, sys.stderr), err=True)
 
+    @contextlib.contextmanager
+    def progress(self, text: str) -> Iterator[None]:
+        """Show that work is under way, on the terminal of the standard error; elsewhere nothing.
+
+        Without colors it is a plain line: a spinner needs escape sequences.
+        """
+        if not sys.stderr.isatty():
+            yield
+            return
+        if not is_color_wanted(self.color, is_terminal=True):
+            self.say(text)
+            yield
+            return
+        from rich.console import Console  # noqa: PLC0415  late, as below
+        from rich.text import Text  # noqa: PLC0415
+
+        with Console(file=sys.stderr, highlight=False, no_color=False).status(Text(remove_controls(text))):
+            yield
+
     def _is_rich(self, stream: TextIO) -> bool:
         return stream.isatty() or self.color == "always"
 
@@ -152,19 +171,6 @@ class Printer:
         if needed.minimum > console.width:  # words would be cut into letters: the terminal wraps whole lines instead
             console.width = needed.maximum
         console.print(shown)
-
-
-@contextlib.contextmanager
-def progress(text: str) -> Iterator[None]:
-    """Show that work is under way, on the terminal of the standard error; elsewhere nothing."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console  # noqa: PLC0415  late, as above
-    from rich.text import Text  # noqa: PLC0415
-
-    with Console(file=sys.stderr, highlight=False).status(Text(remove_controls(text))):
-        yield
 
 
 def object_name(kind: GroupKind, name: str) -> str:

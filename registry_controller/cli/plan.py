@@ -72,7 +72,9 @@ def plan_command(*, options: GlobalOptions, files: Sequence[Path], wait_s: float
         changes = await read_changes(made, dry_run) if options.form is Form.DIFF else ()
         return made, ClusterNames(dry_run.engine), changes
 
-    made, names, changes = DryRunCommand(settings, options.connection, wait_s, now).ask(answer, manifests=rules)
+    made, names, changes = DryRunCommand(settings, options.connection, wait_s, now, options.printer).ask(
+        answer, manifests=rules
+    )
     if options.form is Form.DIFF:
         _print_changes(options.printer, made, names, changes)
     else:

@@ -14,7 +14,7 @@ from registry_controller.api import meta
 from registry_controller.cli.failures import run_to_end
 from registry_controller.cli.global_options import Contexts, GlobalOptions, global_options
 from registry_controller.cli.options import seconds
-from registry_controller.cli.output import Form, Tone, object_name, progress
+from registry_controller.cli.output import Form, Tone, object_name
 
 if TYPE_CHECKING:
     from registry_controller.admin.group_status import GroupStatus
@@ -75,7 +75,7 @@ async def _wait(options: GlobalOptions, *, wait_s: float) -> GroupStatus:
     loop = asyncio.get_running_loop()
     deadline, reported = loop.time() + wait_s, ""
     while True:
-        with progress(_READING):
+        with contextlib.nullcontext() if reported else options.printer.progress(_READING):
             status = await _read(options)
         if not status.problems or loop.time() >= deadline:
             return status
@@ -89,7 +89,7 @@ async def _watch(options: GlobalOptions) -> GroupStatus:
     """Print each status that differs from the one before. It ends by Ctrl-C only."""
     before: GroupStatus | None = None
     while True:
-        with progress(_READING) if before is None else contextlib.nullcontext():
+        with options.printer.progress(_READING) if before is None else contextlib.nullcontext():
             status = await _read(options)
         if status != before:
             if before is not None and not options.printer.is_for_programs:

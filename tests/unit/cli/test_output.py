@@ -8,7 +8,7 @@ import sys
 import pytest
 import yaml
 
-from registry_controller.cli.output import Cell, Form, Printer, Table, Tone, align_columns, progress
+from registry_controller.cli.output import Cell, Form, Printer, Table, Tone, align_columns
 
 TABLE = Table(
     ("NAME", "STATE", "ID"),
@@ -104,11 +104,22 @@ def test_progress_is_shown_on_a_terminal_only(
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     monkeypatch.setenv("TERM", "xterm-256color")
-    with progress("reading"):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    with Printer().progress("reading"):
         pass
     out, shown = capsys.readouterr()
     assert out == ""
-    assert ("reading" in shown) is is_terminal
+    assert ("reading" in shown) is ("\x1b" in shown) is is_terminal
+
+
+@pytest.mark.parametrize("way", ["NO_COLOR", "TERM", "--color"])
+def test_progress_without_colors_is_a_plain_line(capsys: Capture, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb" if way == "TERM" else "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", "1" if way == "NO_COLOR" else "")
+    with Printer(color="never" if way == "--color" else "auto").progress("reading"):
+        pass
+    assert capsys.readouterr() == ("", "reading\n")
 
 
 def test_words_are_on_the_standard_error(capsys: Capture) -> None:
