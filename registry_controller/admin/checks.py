@@ -139,7 +139,10 @@ class SiteChecks:
         installed = {key_of(one).name: one for one in listed}
         bundled = read_bundled()
         missing = sorted(set(bundled) - set(installed))
-        if missing and (is_needed or len(missing) < len(bundled)):
+        is_without_chart = len(missing) == len(bundled) and not self._site.daemon.deployment
+        if is_without_chart and is_needed:
+            yield self._fail("definitions", "the chart is not installed here", Problem.NOT_INSTALLED)
+        elif missing and (is_needed or len(missing) < len(bundled)):
             yield self._fail("definitions", f"{', '.join(missing)} are not installed", Problem.OLD_DEFINITIONS)
         old = {
             name: lost

@@ -42,6 +42,7 @@ class Problem(enum.Enum):
     MISSING_RIGHT = "MissingRight"
     CLOCK = "ClocksDiffer"
     OLD_SERVER = "OldAPIServer"
+    NOT_INSTALLED = "NotInstalled"
     OLD_DEFINITIONS = "OldDefinitions"
     OWN_RIGHT = "OwnRightMissing"
     NO_POD = "NoDaemon"
@@ -103,6 +104,9 @@ _REMEDIES: Final[Mapping[Problem, str]] = {
     "of `registry-controller rbac`",
     Problem.CLOCK: "correct the clocks, by NTP",
     Problem.OLD_SERVER: "upgrade the cluster",
+    Problem.NOT_INSTALLED: "install the chart there first: `helm --kube-context CONTEXT install cluster-registry "
+    "deploy/helm/cluster-registry --namespace cluster-registry --create-namespace --set localCluster.name=NAME "
+    "--set controller.apiServerEndpointAddress=ADDRESS`",
     Problem.OLD_DEFINITIONS: "apply the definitions of this release: `registry-controller crds | kubectl apply "
     "--server-side --force-conflicts -f -`",
     Problem.OWN_RIGHT: "grant it, as by the chart's ClusterRoles, or use another --context",

@@ -7,6 +7,7 @@ import re
 import click
 import pytest
 
+from registry_controller.admin.findings import CheckResult, Level, Problem, ValueRemedies, remedy
 from registry_controller.cli import COMMANDS, failures, program
 from registry_controller.cli.global_options import VALUE_FLAGS
 from registry_controller.cli.output import Form
@@ -52,3 +53,14 @@ def test_the_page_has_every_command_that_has_a_form(form: Form) -> None:
 def test_the_page_has_every_exit_code() -> None:
     codes = {str(failures.OK), str(failures.FAILED), str(failures.WRONG_OPTION)}
     assert {row[0] for row in table(PAGE, header="code")} == codes
+
+
+def test_check_names_the_command_of_the_readme_that_installs_the_chart() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^(helm --kube-context kind-a install (?:.+\\\n)+.+)$", text, re.MULTILINE)
+    places = {"kind-a": "CONTEXT", "localCluster.name=a": "localCluster.name=NAME", '"$(address CONTEXT)"': "ADDRESS"}
+    command = " ".join(shown.replace("\\\n", " ").split())
+    for place, general in places.items():
+        command = command.replace(place, general)
+    found = CheckResult("a", "definitions", Level.FAIL, "message", Problem.NOT_INSTALLED)
+    assert f"`{command}`" in remedy(found, ValueRemedies())

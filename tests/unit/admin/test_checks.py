@@ -90,7 +90,7 @@ class World:
             self.a.put(DEFINITIONS, definition)
 
 
-async def findings(folder: Path, change: Callable[[World], None], *, pre: bool = False) -> Sequence[CheckResult]:
+async def findings(folder: Path, change: Callable[[World], object], *, pre: bool = False) -> Sequence[CheckResult]:
     """Return the findings of the checks in a world after a change."""
     world = World()
     async with running(world.a, world.b):
@@ -108,7 +108,7 @@ async def findings(folder: Path, change: Callable[[World], None], *, pre: bool =
 class Fault:
     """A change of the world, and the one finding that it makes; `words` is a part of its message."""
 
-    change: Callable[[World], None]
+    change: Callable[[World], object]
     subject: str
     step: str
     problem: Problem
@@ -132,6 +132,11 @@ def pods(*found: dict[str, Any]) -> Callable[[World], None]:
     return change
 
 
+def drop_definitions(world: World) -> None:
+    for name in read_bundled():
+        world.a.drop(DEFINITIONS, name)
+
+
 def state(at: str, name: str, **status: str) -> Callable[[World], None]:
     return lambda world: getattr(world, at).find(meta.CLUSTERS, name).update(status=status)
 
@@ -146,6 +151,13 @@ FAULTS = {
     "a-missing-definition": Fault(
         lambda world: world.a.drop(DEFINITIONS, f"clusters.{meta.GROUP}"),
         HERE, "definitions", Problem.OLD_DEFINITIONS, f"clusters.{meta.GROUP} are not installed",
+    ),
+    "definitions-that-were-deleted": Fault(
+        drop_definitions, HERE, "definitions", Problem.OLD_DEFINITIONS, "are not installed",
+    ),
+    "no-chart": Fault(
+        lambda world: (drop_definitions(world), world.a.drop(DEPLOYMENTS, "daemon", NAMESPACE)),
+        HERE, "definitions", Problem.NOT_INSTALLED, "the chart is not installed here",
     ),
     "an-own-right": Fault(
         lambda world: world.a.forbidden.add(("get", "clusterfeatures")),
