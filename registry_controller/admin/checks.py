@@ -14,7 +14,15 @@ from typing import Final
 
 from registry_controller.admin.findings import CheckResult, Level, Problem
 from registry_controller.admin.group_status import DEFINITIONS
-from registry_controller.admin.objects import key_of, mapping, message_of, read_or_none, state_of, with_id
+from registry_controller.admin.objects import (
+    find_condition,
+    key_of,
+    mapping,
+    message_of,
+    read_or_none,
+    state_of,
+    with_id,
+)
 from registry_controller.admin.peer_leases import read_leases
 from registry_controller.admin.probe import OtherCA, build_target, compare_clocks, probe
 from registry_controller.admin.published import Published, find_published
@@ -188,24 +196,50 @@ class SiteChecks:
 
     async def _check_daemon(self) -> Sequence[CheckResult]:
         """Check the Pods with their image, and the Lease."""
-        found = [await self._check_pods()] if self._site.daemon.selector else []
+        found: Sequence[CheckResult] = ()
         with contextlib.suppress(Forbidden, NotServed):
             manifests = await self._site.client.list(
                 meta.LEASES, namespace=self._site.daemon.namespace, labels=SELECTOR
             )
-            found += self._check_leases(manifests)
-        return found
+            found = self._check_leases(manifests)
+        if not self._site.daemon.selector:
+            return found
+        runs = any(not finding.is_failure for finding in found)
+        return [await self._check_pods(daemon_runs=runs), *found]
 
-    async def _check_pods(self) -> CheckResult:
-        pods, image = await self._site.list_pods(), self._site.daemon.image
-        if not pods:
-            return self._fail("image", f"no Pod of the Deployment {self._site.daemon.deployment}", Problem.NO_POD)
+    async def _check_pods(self, *, daemon_runs: bool) -> CheckResult:
+        """Check the Pods; where none is on a node, a daemon that runs elsewhere makes that a warning."""
+        try:
+            pods = await self._site.list_pods()
+        except Forbidden as error:
+            return CheckResult(self._name, "pods", Level.WARN, str(error), Problem.OWN_RIGHT)
+        if not any(mapping(pod.get("spec")).get("nodeName") for pod in pods):
+            problem, words = await self._explain_absence(pods)
+            if daemon_runs:
+                words = f"{words}; its Lease is renewed, so a daemon runs elsewhere, or has just ended"
+            return CheckResult(self._name, "pods", Level.WARN if daemon_runs else Level.FAIL, words, problem)
+        image = self._site.daemon.image
         waits = [reason for pod in pods for reason in _waiting(pod)]
         if pulls := sorted(_WAITING & set(waits)):
             return self._fail("image", f"{image} cannot be pulled: {', '.join(pulls)}", Problem.IMAGE)
         if not any(meta.condition_of(pod, "Ready") == "True" for pod in pods):
-            return self._fail("image", f"no Pod is ready: {', '.join(waits) or 'see its log'}", Problem.NO_POD)
+            return self._fail("pods", f"no Pod is ready: {', '.join(waits) or 'see its log'}", Problem.NO_POD)
         return self._ok("image", f"{image} runs")
+
+    async def _explain_absence(self, pods: Sequence[Manifest]) -> tuple[Problem, str]:
+        """Return why none of these Pods is on a node."""
+        daemon = self._site.daemon
+        with contextlib.suppress(Forbidden):
+            if not await self._site.client.list(meta.NODES):
+                return Problem.NO_NODE, f"the cluster has no node, so no Pod of the Deployment {daemon.deployment} runs"
+        if pods:
+            message = find_condition(pods[0], "PodScheduled").get("message") or "no scheduler has answered"
+            return Problem.NO_NODE, f"Pod {key_of(pods[0]).name} is on no node: {message}"
+        if daemon.refusal:
+            return Problem.NOT_CREATED, f"the Deployment {daemon.deployment} creates no Pod: {daemon.refusal}"
+        if not daemon.replicas:
+            return Problem.NO_REPLICA, f"the Deployment {daemon.deployment} has 0 replicas"
+        return Problem.NOT_CREATED, f"the Deployment {daemon.deployment} has no Pod yet"
 
     def _check_leases(self, manifests: Sequence[Manifest]) -> Sequence[CheckResult]:
         leases = read_leases(manifests)

@@ -46,6 +46,9 @@ class Problem(enum.Enum):
     OLD_DEFINITIONS = "OldDefinitions"
     OWN_RIGHT = "OwnRightMissing"
     NO_POD = "NoDaemon"
+    NOT_CREATED = "NoPod"
+    NO_REPLICA = "NoReplica"
+    NO_NODE = "NoNode"
     IMAGE = "ImageNotPulled"
     NOT_PUBLISHED = "NotPublished"
     NOT_SWAPPED = "NotSwapped"
@@ -111,6 +114,11 @@ _REMEDIES: Final[Mapping[Problem, str]] = {
     "--server-side --force-conflicts -f -`",
     Problem.OWN_RIGHT: "grant it, as by the chart's ClusterRoles, or use another --context",
     Problem.NO_POD: "read the Events and the log of the Pods in the daemon's namespace",
+    Problem.NOT_CREATED: "wait some seconds after an installation; else read the Events of the Deployment and its "
+    "ReplicaSets",
+    Problem.NO_REPLICA: "set the chart's replicas to 1 or more",
+    Problem.NO_NODE: "add a node on which the Pod may run: the chart's nodeSelector, tolerations, affinity and "
+    "resources limit the nodes",
     Problem.IMAGE: "set the chart's image.repository and image.tag to an image that the nodes can pull",
     Problem.NOT_PUBLISHED: "read the log of the daemon",
     Problem.NOT_SWAPPED: "let the two join: `registry-controller join`",

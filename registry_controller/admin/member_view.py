@@ -10,7 +10,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from registry_controller.admin.objects import key_of, mapping, message_of, read_or_none, state_of, with_id
+from registry_controller.admin.objects import (
+    find_condition,
+    key_of,
+    mapping,
+    message_of,
+    read_or_none,
+    state_of,
+    with_id,
+)
 from registry_controller.api import meta
 from registry_controller.api.cluster import State
 from registry_controller.api.daemon_lease import DaemonLease, spell_time
@@ -185,10 +193,7 @@ def _list_warnings(clusters: Sequence[Manifest]) -> Iterator[ClusterWarning]:
 
 
 def _since(manifest: Manifest) -> str:
-    for condition in mapping(manifest.get("status")).get("conditions") or ():
-        if mapping(condition).get("type") == "Ready":
-            return str(condition.get("lastTransitionTime") or "")
-    return ""
+    return str(find_condition(manifest, "Ready").get("lastTransitionTime") or "")
 
 
 def read_rule(manifest: Manifest) -> RuleReport:

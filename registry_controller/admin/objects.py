@@ -49,3 +49,9 @@ def message_of(cluster: Manifest) -> str:
         if mapping(condition).get("type") == "ClustersSynced" and condition.get("status") != "True":
             return str(condition.get("message") or "")
     return ""
+
+
+def find_condition(manifest: Manifest, type_: str) -> Mapping[str, Any]:
+    """Return a condition of an object; empty if it is missing."""
+    conditions = mapping(manifest.get("status")).get("conditions") or ()
+    return next((found for one in conditions if (found := mapping(one)).get("type") == type_), {})

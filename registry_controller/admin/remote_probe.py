@@ -6,6 +6,7 @@ Law: credentials go to a Pod through the stream only.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from registry_controller.admin.objects import key_of
 from registry_controller.admin.probe import ProbeAnswer, ProbeRequest, ProbeTarget, answer
 from registry_controller.admin.sites import Site
 from registry_controller.api import meta
-from registry_controller.api.errors import RegistryError
+from registry_controller.api.errors import Forbidden, RegistryError
 from registry_controller.api.meta import Manifest
 from registry_controller.kube.handshake import read_port
 from registry_controller.kube.pod_exec import connect_exec
@@ -56,7 +57,9 @@ async def view_members(viewers: Sequence[Viewer]) -> Sequence[View]:
 
 async def _view(viewer: Viewer) -> View:
     site, name, request = viewer.site, viewer.name, ProbeRequest(tuple(viewer.targets))
-    pods = [pod for pod in await site.list_pods() if meta.condition_of(pod, "Ready") == "True"]
+    pods: list[Manifest] = []
+    with contextlib.suppress(Forbidden):
+        pods += [pod for pod in await site.list_pods() if meta.condition_of(pod, "Ready") == "True"]
     found = await _run_in_pod(site, pods, request)
     if isinstance(found, ProbeAnswer):
         return View(name, found.findings)

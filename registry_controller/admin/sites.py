@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from registry_controller.admin.objects import mapping, read_or_none, with_id
+from registry_controller.admin.objects import find_condition, mapping, read_or_none, with_id
 from registry_controller.api import meta
 from registry_controller.api.errors import BadInput, Forbidden, NotServed, RegistryError
 from registry_controller.api.meta import GVR, ClusterUID, Manifest
@@ -34,6 +34,7 @@ class DaemonOptions:
     """The options of a cluster's daemon that commands need.
 
     `deployment`, `container`, `image` and `selector` are empty for a daemon without a Deployment that may be read.
+    `replicas` is the number of Pods that it is to have, `refusal` is why none of them can be created, empty for none.
     """
 
     namespace: str = _DEFAULT_NAMESPACE
@@ -44,6 +45,8 @@ class DaemonOptions:
     container: str = ""
     image: str = ""
     selector: str = ""
+    replicas: int = 1
+    refusal: str = ""
     manages_secret: bool = True
 
 
@@ -76,13 +79,10 @@ class Site:
         return await self.client.list(meta.CLUSTERS)
 
     async def list_pods(self) -> Sequence[Manifest]:
-        """List the Pods of the daemon; none where they are not known or may not be read."""
+        """List the Pods of the daemon; none for a daemon without a Deployment. Forbidden where they may not be read."""
         if not self.daemon.selector:
             return ()
-        try:
-            return await self.client.list(PODS, namespace=self.daemon.namespace, labels=self.daemon.selector)
-        except Forbidden:
-            return ()
+        return await self.client.list(PODS, namespace=self.daemon.namespace, labels=self.daemon.selector)
 
 
 class Sites(NamedTuple):
@@ -181,7 +181,8 @@ def read_deployment(manifest: Manifest) -> DaemonOptions:
     container = next((one for one in containers if one.get("name") == "manager"), containers[0] if containers else {})
     env = {str(one.get("name")): str(one.get("value") or "") for one in container.get("env") or () if "value" in one}
     labels = mapping(mapping(spec.get("selector")).get("matchLabels"))
-    info = meta.metadata_of(manifest)
+    info, replicas = meta.metadata_of(manifest), spec.get("replicas")
+    refused = find_condition(manifest, "ReplicaFailure")
     return DaemonOptions(
         namespace=str(info.get("namespace", "")),
         reader_account=env.get("READER_SERVICE_ACCOUNT_NAME") or _DEFAULT_READER,
@@ -191,5 +192,7 @@ def read_deployment(manifest: Manifest) -> DaemonOptions:
         container=str(container.get("name", "")),
         image=str(container.get("image", "")),
         selector=",".join(f"{name}={value}" for name, value in sorted(labels.items())),
+        replicas=replicas if isinstance(replicas, int) else 1,
+        refusal=str(refused.get("message") or "") if refused.get("status") == "True" else "",
         manages_secret=env.get("MANAGE_LOCAL_CLUSTER_SECRET", "true") != "false",
     )

@@ -64,7 +64,8 @@ def lease(server: ApiServer, *, ago: timedelta) -> dict[str, Any]:
 def pod(name: str, *, ready: bool, **status: Any) -> dict[str, Any]:
     """Return a Pod of the daemon."""
     conditions = [{"type": "Ready", "status": str(ready)}]
-    return {"metadata": {"name": name, "namespace": NAMESPACE}, "status": {"conditions": conditions, **status}}
+    info = {"name": name, "namespace": NAMESPACE}
+    return {"metadata": info, "spec": {"nodeName": "n"}, "status": {"conditions": conditions, **status}}
 
 
 class World:
@@ -84,6 +85,7 @@ class World:
         self.a.put(
             DEPLOYMENTS, {"metadata": {"name": "daemon", "namespace": NAMESPACE, "labels": LABELS}, "spec": spec}
         )
+        self.a.put(meta.NODES, {"metadata": {"name": "n"}})
         self.a.put(PODS, pod("daemon-1", ready=True))
         self.a.put(meta.LEASES, lease(self.a, ago=timedelta(seconds=20)))
         for definition in read_bundled().values():
@@ -167,9 +169,12 @@ FAULTS = {
         pods(pod("daemon-2", ready=False, containerStatuses=[WAITING])),
         HERE, "image", Problem.IMAGE, f"{IMAGE} cannot be pulled: ImagePullBackOff",
     ),
-    "no-pod": Fault(pods(), HERE, "image", Problem.NO_POD, "no Pod of the Deployment daemon"),
     "no-pod-that-is-ready": Fault(
-        pods(pod("daemon-2", ready=False)), HERE, "image", Problem.NO_POD, "no Pod is ready: see its log"
+        pods(pod("daemon-2", ready=False)), HERE, "pods", Problem.NO_POD, "no Pod is ready: see its log"
+    ),
+    "pods-that-may-not-be-read": Fault(
+        lambda world: world.a.forbidden.add(("list", "pods")), HERE, "pods", Problem.OWN_RIGHT,
+        "your user may not list pods", Level.WARN,
     ),
     "a-lease-that-is-not-renewed": Fault(
         lambda world: world.a.put(meta.LEASES, lease(world.a, ago=timedelta(minutes=4))),
@@ -253,6 +258,58 @@ async def test_each_fault_is_one_finding_of_its_cause(tmp_path: Path, fault: Fau
         fault.subject, fault.step, fault.level, fault.problem,
     )  # fmt: skip
     assert fault.words in found.message
+
+
+UNSCHEDULED = {**pod("daemon-2", ready=False), "spec": {}}
+QUOTA = 'pods "daemon-2" is forbidden: exceeded quota'
+
+
+def without_node(world: World) -> None:
+    pods(UNSCHEDULED)(world)
+    world.a.drop(meta.NODES, "n")
+
+
+def refused_by_quota(world: World) -> None:
+    pods()(world)
+    refused = {"type": "ReplicaFailure", "status": "True", "message": QUOTA}
+    world.a.find(DEPLOYMENTS, "daemon", NAMESPACE)["status"] = {"conditions": [refused]}
+
+
+def without_replicas(world: World) -> None:
+    pods()(world)
+    world.a.find(DEPLOYMENTS, "daemon", NAMESPACE)["spec"]["replicas"] = 0
+
+
+def unschedulable(world: World) -> None:
+    conditions = [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}]
+    pods({**UNSCHEDULED, "status": {"conditions": conditions}})(world)
+
+
+@pytest.mark.parametrize("runs", [True, False])
+@pytest.mark.parametrize(
+    ("change", "problem", "words"),
+    [
+        (pods(), Problem.NOT_CREATED, "the Deployment daemon has no Pod yet"),
+        (refused_by_quota, Problem.NOT_CREATED, f"the Deployment daemon creates no Pod: {QUOTA}"),
+        (without_replicas, Problem.NO_REPLICA, "the Deployment daemon has 0 replicas"),
+        (without_node, Problem.NO_NODE, "the cluster has no node, so no Pod of the Deployment daemon runs"),
+        (unschedulable, Problem.NO_NODE, "Pod daemon-2 is on no node: 0/1 nodes are available"),
+        (pods(UNSCHEDULED), Problem.NO_NODE, "Pod daemon-2 is on no node: no scheduler has answered"),
+    ],
+)
+async def test_pods_that_do_not_run_are_no_fault_of_the_image_nor_of_a_daemon_that_runs_elsewhere(
+    tmp_path: Path, change: Callable[[World], object], problem: Problem, words: str, runs: bool
+) -> None:
+    def spoil(world: World) -> None:
+        change(world)
+        if not runs:
+            name = lease(world.a, ago=timedelta())["metadata"]["name"]
+            world.a.drop(meta.LEASES, name, NAMESPACE)
+
+    (found,) = filter(is_bad, await findings(tmp_path, spoil))
+    more = "; its Lease is renewed, so a daemon runs elsewhere, or has just ended" if runs else ""
+    assert (found.step, found.problem, found.message) == ("pods", problem, words + more)
+    assert found.level is (Level.WARN if runs else Level.FAIL)
 
 
 async def test_an_own_clock_that_differs_is_a_warning_of_both_checks(tmp_path: Path) -> None:
