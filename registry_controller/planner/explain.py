@@ -6,7 +6,7 @@ Law: an explanation calls the functions that decide; it decides nothing itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -16,6 +16,7 @@ from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decision import Reason
 from registry_controller.core.decision.marks import Marks, is_membership, read_marks
 from registry_controller.core.decision.state import SourceRef
+from registry_controller.core.status.cluster import read_other_way
 from registry_controller.engine import Engine
 from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.planner.dry_run import DryRun
@@ -69,7 +70,8 @@ class Explanation:
 
     `marks` are None when the object is not in this cluster, `copied_from` is None when it is not a copy. `unread`
     lists the clusters that may hold the object and did not let it be read. `rules` are set only when no source was
-    found and one may exist: they show how the rules for the kind act here.
+    found and one may exist: they show how the rules for the kind act here. `notes` name the owners that the daemon
+    reads in another way than their Clusters here name.
     """
 
     target: Target
@@ -82,6 +84,7 @@ class Explanation:
     problems: Sequence[str]
     unread: Sequence[UnreadObject] = ()
     rules: Sequence[RuleFit] = ()
+    notes: Sequence[str] = ()
 
     @property
     def is_found(self) -> bool:
@@ -128,9 +131,9 @@ async def explain_object(dry_run: DryRun, kind: GVK, gvr: GVR, key: ObjectKey) -
     refs = {claim.source for claim in state.claims}
     refs |= {state.copied_from} if state.copied_from is not None else _list_provenance_sources(marks, kind, target)
     refs |= {SourceRef(peer, kind, key) for peer in engine.clusters.peers}
-    found, unread = await _read_sources(engine, refs)
-    owned = [source for source in found if source.marks.owner in (None, source.ref.owner)]
-    sources = owned or found[:1]  # of copies in other clusters, one is enough
+    read, unread = await _read_sources(engine, refs)
+    owned = [source for source in read if source.marks.owner in (None, source.ref.owner)]
+    sources = owned or read[:1]  # of copies in other clusters, one is enough
     own = target if marks is not None and not marks.is_copy else None
     if here.obj is not None and marks is not None and own and not is_membership(kind, here.obj.kind_type):
         ref = SourceRef(engine.local, kind, key)
@@ -140,7 +143,7 @@ async def explain_object(dry_run: DryRun, kind: GVK, gvr: GVR, key: ObjectKey) -
         unread = [UnreadObject(engine.local, explain_unread(kind, here.error, is_local=True)), *unread]
     targets = {target, *(become for source in sources for become in source.targets)}
     problems = list_problems(engine, rules={get_rule_name(stored) for stored in list_rules_for(engine, kind)})
-    return Explanation(
+    found = Explanation(
         target=target,
         local=engine.local,
         marks=marks,
@@ -152,6 +155,18 @@ async def explain_object(dry_run: DryRun, kind: GVK, gvr: GVR, key: ObjectKey) -
         unread=unread,
         rules=evaluate_rules_without_object(engine, kind) if not sources and (unread or problems) else (),
     )
+    return replace(found, notes=list(_list_other_ways(engine, found)))
+
+
+def _list_other_ways(engine: Engine, found: Explanation) -> Iterator[str]:
+    """List how owners are read whose Clusters name another way; for an object that was not found, all peers count."""
+    owners = {found.owner, *(source.ref.owner for source in found.sources), *(row.owner for row in found.planned)}
+    for name, choice in sorted(engine.clusters.resolved.items()):
+        stored, peer = engine.registry.clusters.get(name), choice.cluster.cluster_id
+        if stored is None or peer == engine.local or (found.is_found and peer not in owners):
+            continue
+        if way := read_other_way(stored.manifest.get("status")):
+            yield f"peer {name}: {way}"
 
 
 async def _read_local(dry_run: DryRun, gvr: GVR, target: Target) -> _LocalObject:

@@ -62,12 +62,13 @@ async def view_object(found: Explanation, engine: Engine, names: ClusterNames) -
     source = next((one for one in found.sources if one.marks.owner in (None, one.ref.owner)), None)
     owner = found.owner or (source.ref.owner if source is not None else None)
     since = "" if state in _WITHOUT_SINCE or source is None else await _read_last_change(engine, source)
+    notes = () if state in (ObjectState.OWNED, ObjectState.IN_STEP) else found.notes
     return MemberView(
         names.get_name(found.local),
         names.get_name(owner) if owner else "",
         state,
         since,
-        _explain(found, row, state, names),
+        "; ".join(filter(None, [_explain(found, row, state, names), *notes])),
     )
 
 

@@ -85,7 +85,8 @@ def format_explanation(found: Explanation, names: ClusterNames) -> str:
     shown = [row for row in found.planned if _is_shown(row, found)]
     lines += ["", *(_format_decision(row, names) for row in shown)] if shown else []
     unread = [format_unread(unread, names) for unread in found.unread]
-    return "\n".join([*lines, *unread, *_format_problems(found.problems)])
+    notes = [f"note: {note}" for note in found.notes]
+    return "\n".join([*lines, *unread, *_format_problems(found.problems), *notes])
 
 
 def _is_shown(row: PlanRow, found: Explanation) -> bool:
@@ -120,6 +121,7 @@ def build_explanation_document(found: Explanation, names: ClusterNames) -> JsonD
             {"cluster": names.build_document(unread.cluster), "message": unread.message} for unread in found.unread
         ],
         "rules": [_build_fit(fit) for fit in found.rules],
+        "notes": found.notes,
         "troubles": found.problems,
     }
 

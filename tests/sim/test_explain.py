@@ -46,6 +46,29 @@ async def _prepared(group: SimGroup) -> None:
     await group.settle()
 
 
+def test_an_owner_that_is_read_in_another_way_is_named_with_its_objects() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await _prepared(group)
+        here, owner = group["a"], group["b"]
+        here.create(_widget("own"))
+        owner.options["MANAGE_LOCAL_CLUSTER_SECRET"] = "false"
+        await owner.restart()
+        held = owner.get("Cluster", "b")
+        spec = {**held["spec"], "kubernetesApiEndpoints": [{"serverAddress": "https://nowhere.sim:6443"}]}
+        owner.replace({**held, "spec": spec})
+        await asyncio.sleep(200.0)
+        words = "peer b: it is read with other credentials or at its earlier endpoint, because: "
+        for name in ("one", "none"):
+            found, names = await explained(group, "widget", name)
+            (note,) = build_explanation_document(found, names)["notes"]
+            assert note.startswith(words)
+            assert f"note: {note}" in format_explanation(found, names).splitlines()
+        found, names = await explained(group, "widget", "own")
+        assert build_explanation_document(found, names)["notes"] == []
+
+    simulate(scenario, n=2)
+
+
 def test_a_copy_is_explained_by_its_owner_and_its_rule() -> None:
     async def scenario(group: SimGroup) -> None:
         await _prepared(group)

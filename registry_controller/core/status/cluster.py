@@ -319,6 +319,14 @@ def _build_auth_info_not_used(facts: ClusterFacts) -> Mapping[str, Any]:
     return _build_condition(AUTH_INFO_NOT_USED, True, reason="OtherCredentialsUsed", message=message)
 
 
+def read_other_way(status: object) -> str:
+    """Return the message of the condition `AuthInfoNotUsed` of a stored status; empty where it does not hold."""
+    conditions = status.get("conditions") if isinstance(status, Mapping) else None
+    found = [one for one in conditions if isinstance(one, Mapping)] if isinstance(conditions, list) else []
+    held = (one for one in found if (one.get("type"), one.get("status")) == (AUTH_INFO_NOT_USED, "True"))
+    return next((str(one.get("message") or "") for one in held), "")
+
+
 def _build_later_format(facts: ClusterFacts) -> Mapping[str, Any] | None:
     if facts.later is None:
         return None

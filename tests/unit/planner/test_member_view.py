@@ -75,6 +75,16 @@ async def test_an_object_that_a_peer_may_have_is_unknown_and_the_peer_is_named(
     assert (view.state, view.why) == (ObjectState.UNKNOWN, why)
 
 
+async def test_an_owner_that_is_read_in_another_way_is_a_cause_of_what_is_not_in_step() -> None:
+    notes = ("peer b: it is read with other credentials",)
+    behind = await view_object(
+        explanation(marks=COPY, planned=(row(PlanAction.UPDATE),), notes=notes), cast("Engine", None), NAMES
+    )
+    assert behind.why == "Any: a message; peer b: it is read with other credentials"
+    in_step = explanation(marks=COPY, planned=(row(PlanAction.SKIP, "InSync"),), notes=notes)
+    assert (await view_object(in_step, cast("Engine", None), NAMES)).why == ""
+
+
 async def test_an_owner_that_is_not_listed_names_the_missing_right() -> None:
     unread = (UnreadObject(PEER, "refused"),)
     found = explanation(planned=(row(PlanAction.WAIT, "OwnerNotHeard"),), unread=unread)
