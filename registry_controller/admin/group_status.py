@@ -71,6 +71,13 @@ class RuleAt(NamedTuple):
         return self.rule.reason in INTENDED
 
 
+class Fault(NamedTuple):
+    """A fault of the group in one sentence, and the part of the status in which it is."""
+
+    text: str
+    part: SiteView | FoundMember | RuleAt
+
+
 class OwnerCopies(NamedTuple):
     """The copies of one rule and owner, over all members that were read."""
 
@@ -124,20 +131,15 @@ class GroupStatus:
 
     @property
     def problems(self) -> Sequence[str]:
-        """The problems, one sentence each; empty where all is well."""
-        return list(self._list_problems())
+        """The faults, one sentence each; empty where all is well."""
+        return [fault.text for fault in self.faults]
 
-    def _list_problems(self) -> Iterator[str]:
-        for view in self.views:
-            yield from _list_problems_of(view)
-        for one in self.connections:
-            if not one.is_well:
-                yield _spell_connection(one)
-        for at in self.rules:
-            if not at.is_intended:
-                rule = at.rule
-                reason = f"{rule.reason}: {rule.message}" if rule.message else rule.reason or "is not known yet"
-                yield f"{at.viewer.title}: rule {rule.name}: {reason}"
+    @property
+    def faults(self) -> Sequence[Fault]:
+        """The faults with their parts; empty where all is well."""
+        faults = [Fault(text, view) for view in self.views for text in _list_problems_of(view)]
+        faults += [Fault(_spell_connection(one), one) for one in self.connections if not one.is_well]
+        return [*faults, *(Fault(_spell_rule(at), at) for at in self.rules if not at.is_intended)]
 
 
 def _list_problems_of(view: SiteView) -> Iterator[str]:
@@ -161,8 +163,14 @@ def _spell_connection(one: FoundMember) -> str:
     if report is None:
         return f"{viewer} does not know {one.member.name}; let them join by `registry-controller join`"
     subject = "its own Cluster" if report.is_local else one.member.name
-    state = report.state or "has no answer yet"
-    return f"{viewer}: {subject} is {state}{f': {report.reason}' if report.reason else ''}"
+    state = f"is {report.state}" if report.state else "has no answer yet"
+    return f"{viewer}: {subject} {state}{f': {report.reason}' if report.reason else ''}"
+
+
+def _spell_rule(at: RuleAt) -> str:
+    rule = at.rule
+    reason = f"{rule.reason}: {rule.message}" if rule.message else rule.reason or "is not known yet"
+    return f"{at.viewer.title}: rule {rule.name}: {reason}"
 
 
 async def read_group(sites: Sites, *, now: datetime) -> GroupStatus:

@@ -100,22 +100,26 @@ async def _watch(options: GlobalOptions) -> GroupStatus:
 
 
 def print_status(options: GlobalOptions, status: GroupStatus) -> None:
-    """Print the status to the standard output, and its problems to the standard error."""
+    """Print the status to the standard output, and the faults that it does not show in full to the standard error."""
     from registry_controller.admin.group_status import build_document  # noqa: PLC0415
-    from registry_controller.cli.status_tables import build_sections  # noqa: PLC0415
+    from registry_controller.cli.status_tables import build_sections, list_remarks  # noqa: PLC0415
 
-    printer = options.printer
+    printer, problems = options.printer, status.problems
+    remarks = problems
     if printer.form is Form.NAME:
         printer.print_names(object_name(meta.CLUSTER_KIND, member.name) for member in status.members)
     elif printer.is_for_programs:
+        remarks = ()
         printer.print_document(build_document(status))
     else:
+        remarks = list_remarks(status)
         for section in build_sections(status, now=datetime.now(UTC), is_wide=printer.form is Form.WIDE):
             printer.print_text(section.title, Tone.STRONG)
             printer.print_table(section.table)
             click.echo()
-    problems = status.problems
-    for words in problems:
+    for words in remarks:
         printer.say(words, Tone.BAD)
-    if not problems:
+    if problems:
+        printer.say(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}", Tone.BAD)
+    else:
         printer.say("all is well", Tone.GOOD)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from registry_controller.admin.group_status import FoundMember, GroupStatus, OwnerCopies
+from registry_controller.admin.group_status import Fault, FoundMember, GroupStatus, OwnerCopies, RuleAt
 from registry_controller.admin.member_view import PeerDaemon, SiteView
 from registry_controller.api.cluster import State
 from registry_controller.api.daemon_report import CopyCounts
@@ -30,7 +30,7 @@ def build_sections(status: GroupStatus, *, now: datetime, is_wide: bool = False)
     The copies of the core rules are shown where some are not in step, and with `is_wide`.
     """
     read = [view for view in status.views if not view.failure]
-    if len(status.views) == 1 and read:
+    if _is_alone(status) and read:
         yield Section(f"members, as {read[0].title} sees them", _peers_table(status, now=now))
     elif read:
         yield Section(
@@ -51,6 +51,23 @@ def build_sections(status: GroupStatus, *, now: datetime, is_wide: bool = False)
         headings = ["RULE", "OWNER", "IN STEP", "BEHIND", "FAILING", "HELD", "CONFLICTING", "SKIPPED"]
         rows = [[one.rule, one.counts.owner, *_count_cells(one.counts)] for one in copies]
         yield Section("copies by rule and owner", Table(headings, rows, only_wide=frozenset({"SKIPPED"})))
+
+
+def list_remarks(status: GroupStatus) -> Sequence[str]:
+    """List the faults that the tables do not show in full: the whole message, or what to do."""
+    return [fault.text for fault in status.faults if not _is_in_tables(fault, is_alone=_is_alone(status))]
+
+
+def _is_in_tables(fault: Fault, *, is_alone: bool) -> bool:
+    """Return whether the tables show a fault in full; the table of several members has no room for reasons."""
+    if isinstance(fault.part, FoundMember):
+        report = fault.part.report
+        return report is not None and (is_alone or not report.reason)
+    return isinstance(fault.part, RuleAt)
+
+
+def _is_alone(status: GroupStatus) -> bool:
+    return len(status.views) == 1
 
 
 def _is_plain(copies: OwnerCopies) -> bool:

@@ -288,7 +288,45 @@ def test_the_form_name_has_the_clusters_of_all_members(capsys: pytest.CaptureFix
     print_status(GlobalOptions(form=Form.NAME), status)
     shown = capsys.readouterr()
     assert shown.out.splitlines() == [f"cluster.{meta.GROUP}/{name}" for name in "abc"]
-    assert shown.err == "b: c is Failed: no answer\n"
+    assert shown.err == "b: c is Failed: no answer\n1 problem\n"
+
+
+def print_out(status: GroupStatus, capsys: pytest.CaptureFixture[str], form: Form = Form.TEXT) -> tuple[str, list[str]]:
+    print_status(GlobalOptions(form=form), status)
+    shown = capsys.readouterr()
+    return shown.out, shown.err.splitlines()
+
+
+LACKING = RuleReport("lacking", "False", "Waiting", "here: Endpoints: forbidden")
+
+
+def test_a_fault_that_a_table_shows_in_full_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = peer("b", "Failed", "no answer in time")
+    alone = GroupStatus([view("a", lease(report("a", failed, rules=(LACKING,))))])
+    out, err = print_out(alone, capsys)
+    assert (out.count("no answer in time"), out.count("here: Endpoints: forbidden")) == (1, 1)
+    assert err == ["2 problems"]
+    out, err = print_out(alone, capsys, Form.JSON)
+    assert json.loads(out)["problems"] == alone.problems
+    assert err == ["2 problems"]
+
+
+def test_what_a_table_has_no_room_for_is_on_the_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = peer("b", "Failed", "no answer in time")
+    one, two = view("a", lease(report("a", failed, rules=(LACKING,)))), view("b", lease(report("b")))
+    out, err = print_out(GroupStatus([one, two]), capsys)
+    assert "Failed " in out
+    assert "no answer in time" not in out
+    assert err == [
+        "a: b is Failed: no answer in time",
+        "b does not know a; let them join by `registry-controller join`",
+        "3 problems",
+    ]
+
+
+def test_a_member_that_has_not_answered_is_named_as_such() -> None:
+    status = GroupStatus([view("a", lease(report("a", peer("b", ""))))])
+    assert status.problems == ["a: b has no answer yet"]
 
 
 @pytest.mark.parametrize(
