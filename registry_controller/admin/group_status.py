@@ -27,6 +27,7 @@ from registry_controller.api.daemon_lease import SELECTOR, DaemonLease
 from registry_controller.api.daemon_report import CopyCounts, PeerReport, RuleReport
 from registry_controller.api.errors import Forbidden, NotServed, RegistryError
 from registry_controller.api.meta import GVR
+from registry_controller.core.status.rule import uncut
 
 DEFINITIONS: Final = GVR("apiextensions.k8s.io", "v1", "customresourcedefinitions", False)
 _OURS: Final = f".{meta.GROUP}"
@@ -69,6 +70,19 @@ class RuleAt(NamedTuple):
     def is_intended(self) -> bool:
         """True for a rule that does nothing because a person wants that."""
         return self.rule.reason in INTENDED
+
+    @property
+    def more_causes(self) -> Sequence[str]:
+        """The causes that its message does not name."""
+        causes = self.viewer.causes.get(self.rule.name, ())
+        return [one for one in causes if uncut(one) not in self.rule.message]
+
+    @property
+    def message(self) -> str:
+        """The message, with the number of further causes and the command that shows them."""
+        count = len(self.more_causes)
+        more = f" (and {count} more: kubectl describe rsr/{self.rule.name})" if count else ""
+        return f"{self.rule.message}{more}".strip()
 
 
 class Fault(NamedTuple):
@@ -168,9 +182,8 @@ def _spell_connection(one: FoundMember) -> str:
 
 
 def _spell_rule(at: RuleAt) -> str:
-    rule = at.rule
-    reason = f"{rule.reason}: {rule.message}" if rule.message else rule.reason or "is not known yet"
-    return f"{at.viewer.title}: rule {rule.name}: {reason}"
+    reason = f"{at.rule.reason}: {at.message}" if at.message else at.rule.reason or "is not known yet"
+    return f"{at.viewer.title}: rule {at.rule.name}: {reason}"
 
 
 async def read_group(sites: Sites, *, now: datetime) -> GroupStatus:
@@ -246,6 +259,7 @@ def _member_document(view: SiteView) -> Mapping[str, Any]:
                 "ready": rule.ready,
                 "reason": rule.reason,
                 "message": rule.message,
+                "causes": list(view.causes.get(rule.name, ())),
                 "copies": [_counts_document(counts) for counts in rule.owners],
             }
             for rule in view.rules

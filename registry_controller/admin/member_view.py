@@ -27,6 +27,7 @@ from registry_controller.api.formats import read_daemon_version
 from registry_controller.api.meta import ClusterUID, Manifest
 from registry_controller.api.tombstone import is_own_tombstone
 from registry_controller.core.status.cluster import WARNINGS, spell_warning
+from registry_controller.core.status.rule import read_causes
 
 INTENDED: Final = frozenset({"Suspended", "NotAllowedHere", "ClosedHere"})
 """Reasons of rules that do nothing here because a person wants that."""
@@ -73,7 +74,8 @@ class SiteView:
     `failure` is why the cluster could not be read; then all else is empty. `definitions_since` is the creation of the
     oldest definition (RFC 3339), `dropped` the fields that the definitions lack. `is_silent` is true where the daemon
     has a Lease, and did not renew it. Of several daemons in one cluster, the one that renewed its Lease last counts.
-    `peer_daemons` has the daemons of other members, by the ID of the member.
+    `peer_daemons` has the daemons of other members, by the ID of the member. `causes` has all causes of the rules that
+    are not in step, by rule.
     """
 
     label: str
@@ -93,6 +95,7 @@ class SiteView:
     warnings: Sequence[ClusterWarning] = ()
     rules: Sequence[RuleReport] = ()
     rules_left_out: int = 0
+    causes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -110,6 +113,10 @@ def view_member(label: str, objects: MemberObjects, *, server_version: str, now:
     version = _annotated_version(own[0]) if own else ""
     created = sorted(str(meta.metadata_of(one).get("creationTimestamp") or "") for one in objects.definitions)
     renewed = leases[0].renewed if leases else None
+    stored = {key_of(one).name: one for one in objects.rules}
+    rules = (
+        [_complete(one, stored) for one in report.rules] if report is not None else list(map(read_rule, objects.rules))
+    )
     return SiteView(
         label=label,
         name=key_of(own[0]).name if own else "",
@@ -125,8 +132,13 @@ def view_member(label: str, objects: MemberObjects, *, server_version: str, now:
         peers=peers,
         peer_daemons=dict(_read_peer_daemons(objects, now=now)),
         warnings=list(_list_warnings(objects.clusters)),
-        rules=report.rules if report is not None else list(map(read_rule, objects.rules)),
+        rules=rules,
         rules_left_out=report.rules_left_out if report is not None else 0,
+        causes={
+            one.name: read_causes(stored[one.name].get("status"))
+            for one in rules
+            if one.ready != "True" and one.name in stored
+        },
     )
 
 
@@ -194,6 +206,13 @@ def _list_warnings(clusters: Sequence[Manifest]) -> Iterator[ClusterWarning]:
 
 def _since(manifest: Manifest) -> str:
     return str(find_condition(manifest, "Ready").get("lastTransitionTime") or "")
+
+
+def _complete(rule: RuleReport, stored: Mapping[str, Manifest]) -> RuleReport:
+    """Return a rule with the whole message of its status: a Lease has the beginning only."""
+    found = read_rule(stored[rule.name]) if rule.name in stored else rule
+    is_same = (found.ready, found.reason) == (rule.ready, rule.reason)
+    return replace(rule, message=found.message) if is_same else rule
 
 
 def read_rule(manifest: Manifest) -> RuleReport:

@@ -27,7 +27,8 @@ class Section(NamedTuple):
 def build_sections(status: GroupStatus, *, now: datetime, is_wide: bool = False) -> Iterator[Section]:
     """Build the tables; with one cluster, one line for each member that it knows.
 
-    The copies of the core rules are shown where some are not in step, and with `is_wide`.
+    The copies of the core rules are shown where some are not in step, and with `is_wide`. Of the causes of a rule
+    `is_wide` has all, otherwise the first one is shown, and the number of the rest.
     """
     read = [view for view in status.views if not view.failure]
     if _is_alone(status) and read:
@@ -42,7 +43,7 @@ def build_sections(status: GroupStatus, *, now: datetime, is_wide: bool = False)
                 at.viewer.title,
                 at.rule.name,
                 Cell(at.rule.reason or "Unknown", Tone.MINOR if at.is_intended else Tone.BAD),
-                at.rule.message,
+                "; ".join([at.rule.message, *at.more_causes]) if is_wide else at.message,
             ]
             for at in rules
         ]

@@ -5,6 +5,7 @@ Laws: the same facts give the same status, in the same order · the status is bo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -17,7 +18,11 @@ _MAX_FAILURES: Final = 5
 _MAX_SAMPLES: Final = 100
 """Failures of all peers together, so that the status of a large group stays far below an object's limit (1.5 MiB)."""
 _MAX_TEXT: Final = 512
+_CUT: Final = "..."
+_STALLED: Final = "ActionNeeded"
 _MAX_MESSAGE: Final = 2048
+_NEXT_PROBLEM: Final = re.compile(r"; (?=(?:here|peer \S+|cluster \S+): )")
+"""Stands between two problems in the message of `Stalled`: each begins with its place."""
 
 
 class Acceptance(Protocol):
@@ -139,6 +144,32 @@ def read_deletions(status: object, owner: ClusterUID) -> Mapping[str, Any] | Non
     return next((limit for limit in found if isinstance(limit, Mapping)), None)
 
 
+def read_causes(status: object) -> Sequence[str]:
+    """List why a rule is not in step, from a stored status: the problems in `Stalled`, and what `clusters` names."""
+    conditions = status.get("conditions") if isinstance(status, Mapping) else None
+    found = [one for one in conditions if isinstance(one, Mapping)] if isinstance(conditions, list) else []
+    held = [one for one in found if (one.get("type"), one.get("reason")) == ("Stalled", _STALLED)]
+    problems = [text for one in held for text in _NEXT_PROBLEM.split(str(one.get("message") or ""))]
+    named = [text for entry in _list_entries(status) for text in _list_named(entry)]
+    # A refused write is a problem here, too: `failures` has its beginning at least.
+    more = [text for text in named if not any(one.startswith(f"here: {uncut(text)}") for one in problems)]
+    return list(dict.fromkeys([*problems, *more]))
+
+
+def _list_named(entry: Mapping[str, Any]) -> Iterator[str]:
+    if entry.get("lastError"):
+        yield f"peer {entry.get('name') or entry.get('clusterID')}: {entry['lastError']}"
+    failures = entry.get("failures")
+    for one in failures if isinstance(failures, list) else ():
+        if isinstance(one, Mapping):
+            yield f"{one.get('object')}: {one.get('message') or one.get('reason')}"
+
+
+def uncut(text: str) -> str:
+    """Return the beginning of a text that may have been cut."""
+    return text.removesuffix(_CUT)
+
+
 def _list_entries(status: object) -> Iterator[Mapping[str, Any]]:
     entries = status.get("clusters") if isinstance(status, Mapping) else None
     return (entry for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, Mapping))
@@ -231,7 +262,7 @@ def _build_stalled(facts: _RuleFacts) -> Mapping[str, Any]:
     problems += [facts.halted, facts.halted_by_owner]
     if not any(problems) or facts.suspended:
         return _build_condition("Stalled", False, reason="NotStalled", message="", facts=facts)
-    return _build_condition("Stalled", True, reason="ActionNeeded", message=_join_texts(problems), facts=facts)
+    return _build_condition("Stalled", True, reason=_STALLED, message=_join_texts(problems), facts=facts)
 
 
 def _build_flag(kind: str, reason: str, *, message: str, facts: _RuleFacts) -> Mapping[str, Any]:
@@ -280,4 +311,4 @@ def _join_texts(texts: Iterable[str]) -> str:
 
 
 def _cut_text(text: str, limit: int = _MAX_TEXT) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+    return text if len(text) <= limit else text[: limit - len(_CUT)] + _CUT

@@ -324,6 +324,42 @@ def test_what_a_table_has_no_room_for_is_on_the_standard_error(capsys: pytest.Ca
     ]
 
 
+def stored_rule(name: str, message: str, stalled: str, *failures: str) -> dict[str, Any]:
+    conditions = [
+        {"type": "Accepted", "status": "True"},
+        {"type": "Ready", "status": "False", "reason": "Failing", "message": message},
+        {"type": "Stalled", "status": "True", "reason": "ActionNeeded", "message": stalled},
+    ]
+    entry = {"name": "b", "failures": [{"object": one, "message": "refused"} for one in failures]}
+    return {"metadata": {"name": name}, "status": {"conditions": conditions, "clusters": [entry]}}
+
+
+def test_further_causes_of_a_rule_are_counted_and_the_wide_form_and_documents_have_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    long = "here: Endpoints: " + "forbidden " * 40 + "here"
+    manifest = stored_rule("r", f"2 failing; {long}", f"{long}; peer b: Endpoints: forbidden", "x")
+    reported = RuleReport("r", "False", "Failing", f"2 failing; {long}"[:297] + "...")  # as a Lease has it
+    for leases in ((lease(report("a", rules=(reported,))),), ()):
+        status = GroupStatus([view("a", *leases, rules=[manifest])])
+        message = f"2 failing; {long}"
+        more = " (and 2 more: kubectl describe rsr/r)"
+        assert status.problems == [f"a: rule r: Failing: {message}{more}"]
+        out, _ = print_out(status, capsys)
+        assert f"{message}{more}\n" in out
+        out, _ = print_out(status, capsys, Form.WIDE)
+        assert f"{message}; peer b: Endpoints: forbidden; x: refused\n" in out
+        assert "kubectl describe" not in out
+        (shown,) = build_document(status)["members"][0]["rules"]
+        assert shown["causes"] == [long, "peer b: Endpoints: forbidden", "x: refused"]
+
+
+def test_a_rule_with_one_cause_has_no_further_ones() -> None:
+    manifest = stored_rule("r", "1 failing; here: x: refused", "here: x: refused", "x")
+    (at,) = GroupStatus([view("a", rules=[manifest])]).rules
+    assert at.message == "1 failing; here: x: refused"
+
+
 def test_a_member_that_has_not_answered_is_named_as_such() -> None:
     status = GroupStatus([view("a", lease(report("a", peer("b", ""))))])
     assert status.problems == ["a: b has no answer yet"]

@@ -13,7 +13,7 @@ import yaml
 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.core.status.merge import merge_status
-from registry_controller.core.status.rule import PeerCounts, build_rule_status
+from registry_controller.core.status.rule import PeerCounts, build_rule_status, read_causes
 
 CRD = Path(__file__).parents[4] / "crds" / "clusterregistry.k8s.cisco.com_resourcesyncrules.yaml"
 
@@ -231,3 +231,40 @@ def test_a_rule_that_becomes_ready_is_reconciling_no_more() -> None:
     assert {one["type"]: one["status"] for one in after["conditions"]} == {
         "Accepted": "True", "Synced": "True", "Stalled": "False", "Ready": "True",
     }  # fmt: skip
+
+
+PROBLEMS = ["here: Secret: cannot list secrets; grant it", "peer b: Secret: cannot watch secrets: forbidden; grant it"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "causes"),
+    [
+        ({}, []),
+        ({"problems": PROBLEMS}, PROBLEMS),
+        ({"problems": PROBLEMS[:1], "suspended": True}, []),
+        ({"problems": PROBLEMS[:1], "halted": "cluster b: 9 copies"}, [PROBLEMS[0], "cluster b: 9 copies"]),
+        (
+            {"peers": [counts(matched=2, failing=2, failures=[("x", "R", "m; n"), ("y", "R", "")])]},
+            ["x: m; n", "y: R"],
+        ),
+        ({"peers": [counts(last_error="no answer")]}, ["peer b: no answer"]),
+        (
+            {"problems": ["here: x: refused"], "peers": [counts(failing=1, failures=[("x", "R", "refused")])]},
+            ["here: x: refused"],
+        ),
+        (
+            {
+                "problems": [f"here: x: {'long ' * 200}"],
+                "peers": [counts(failing=1, failures=[("x", "R", "long " * 200)])],
+            },
+            [f"here: x: {'long ' * 200}"],
+        ),
+    ],
+)
+def test_all_causes_are_read_from_a_stored_status(facts: dict[str, Any], causes: list[str]) -> None:
+    assert read_causes(status(**facts)) == causes
+
+
+@pytest.mark.parametrize("found", [None, {"conditions": 1, "clusters": [1, {"failures": [1], "lastError": ""}]}])
+def test_a_status_that_another_program_wrote_has_no_causes(found: object) -> None:
+    assert read_causes(found) == []
