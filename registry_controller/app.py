@@ -288,11 +288,13 @@ class Daemon:
         if plural == meta.CLUSTERS.resource:
             if name not in self.registry.clusters:
                 self.status_writer.drop(meta.CLUSTERS, name)
+                self.summary.drop_cluster(name)
             self.status_reporter.clusters_changed()
             self.deletion_limiter.cluster_changed()
         elif plural == meta.RULES.resource:
             if name not in self.registry.rules:
                 self.status_writer.drop(meta.RULES, name)
+                self.summary.drop_rule(name)
             self.status_reporter.rule_changed(name)
             self.deletion_limiter.rule_changed(name)
         else:

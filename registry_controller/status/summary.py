@@ -43,7 +43,8 @@ class _RuleNote(NamedTuple):
 class StatusSummary:
     """Keeps the latest statuses of one daemon.
 
-    `on_change` is called when the state of a Cluster, or the readiness of a rule, differs from the one before.
+    `on_change` is called when the state of a Cluster, or the readiness of a rule, differs from the one before, and when
+    one of them is gone.
     """
 
     def __init__(
@@ -88,12 +89,18 @@ class StatusSummary:
         if known is None or known[:2] != found[:2]:
             self.on_change()
 
+    def drop_cluster(self, name: str) -> None:
+        """Forget a Cluster that is gone."""
+        if self._cluster_notes.pop(name, None) is not None:
+            self.on_change()
+
+    def drop_rule(self, name: str) -> None:
+        """Forget a rule that is gone."""
+        if self._rule_notes.pop(name, None) is not None:
+            self.on_change()
+
     def report(self) -> DaemonReport:
         """Report the present state."""
-        for name in self._cluster_notes.keys() - self._registry.clusters.keys():
-            del self._cluster_notes[name]
-        for name in self._rule_notes.keys() - self._registry.rules.keys():
-            del self._rule_notes[name]
         rules = self._report_rules()
         own = self._registry.local_clusters(self._local)
         return DaemonReport(

@@ -85,6 +85,20 @@ def test_a_lease_tells_soon_that_a_member_cannot_be_read() -> None:
     simulate(scenario, n=3)
 
 
+def test_a_lease_names_a_rule_that_went_for_some_seconds_at_most() -> None:
+    async def scenario(group: SimGroup) -> None:
+        await begin(group)
+        a = group["a"]
+        a.create(rule("maps", CONFIG_MAP, {"match": [{}]}))
+        await group.settle()
+        assert "maps" in {one.name for one in read_lease(lease(a)).report.rules}
+        a.delete("ResourceSyncRule", "maps")
+        await asyncio.sleep(10.0)
+        assert "maps" not in {one.name for one in read_lease(lease(a)).report.rules}
+
+    simulate(scenario, n=3)
+
+
 def test_a_lease_that_somebody_deletes_or_edits_is_written_again() -> None:
     """S5: by its own daemon, and no other reads it."""
 

@@ -111,8 +111,13 @@ def test_what_was_deleted_is_reported_no_more() -> None:
     world = World()
     world.note("b", "Ready")
     world.summary.note_rule("maps", ready("True", "Synced"))
+    before = world.changes
     world.registry.apply("clusters", "DELETED", cluster())
+    world.summary.drop_cluster("b")
     world.registry.apply("resourcesyncrules", "DELETED", rule("maps"))
+    world.summary.drop_rule("maps")
+    world.summary.drop_rule("unknown")
+    assert world.changes == before + 2
     found = world.summary.report()
     assert [one.name for one in found.peers] == ["a"]
     assert (found.rules, found.rules_total) == ((), 1)
