@@ -52,7 +52,7 @@ ELSEWHERE = {
         "api/*.py", "core/diff/*.py", "core/mutation/*.py", "core/rules/*.py", "core/status/cluster_info.py",
         "gotemplate/*.py",
     ],
-    "operations.md#why-is-my-object-not-copied": ["planner/*.py"],
+    "explain-and-plan.md#why-is-my-object-not-copied": ["planner/*.py"],
     "operators.md#write-an-operator-over-a-group": ["group/*.py"],
 }  # fmt: skip
 """For each place in docs, the modules whose messages it explains: they name a field, an argument or a value."""

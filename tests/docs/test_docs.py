@@ -25,7 +25,8 @@ BLOCKS = [block for path in DOCUMENTS for block in blocks(path)]
 SHELL = [block for block in BLOCKS if block.language in ("sh", "bash", "shell", "console")]
 # Examples are tested in unit and e2e, the resources of GitOps tools in test_gitops.
 YAML = [block for block in BLOCKS if block.language == "yaml" and block.tag not in ("example", "gitops", "rights")]
-RULES, OPERATIONS = ROOT / "docs" / "rules.md", ROOT / "docs" / "operations.md"
+RULES, OPTIONS = ROOT / "docs" / "rules.md", ROOT / "docs" / "options.md"
+MONITORING, PLAN = ROOT / "docs" / "monitoring.md", ROOT / "docs" / "explain-and-plan.md"
 DEVELOPMENT, PACKAGE = ROOT / "docs" / "development.md", ROOT / "registry_controller"
 CRD = ROOT / "crds" / "clusterregistry.k8s.cisco.com_resourcesyncrules.yaml"
 VALUES = ROOT / "deploy" / "helm" / "cluster-registry" / "values.yaml"
@@ -98,11 +99,11 @@ def test_the_table_of_changes_names_files_that_exist() -> None:
 
 
 def test_the_table_of_options_is_that_of_the_code() -> None:
-    assert settings.markdown() in OPERATIONS.read_text(encoding="utf-8")
+    assert settings.markdown() in OPTIONS.read_text(encoding="utf-8")
 
 
 def test_what_has_no_effect_is_named_in_the_docs() -> None:
-    text = OPERATIONS.read_text(encoding="utf-8")
+    text = OPTIONS.read_text(encoding="utf-8")
     named = {option.environment or option.flag for option in settings.IGNORED} | set(settings.IGNORED_PREFIXES)
     assert {name for name in named if f"`{name}`" not in text} == set()
 
@@ -111,18 +112,18 @@ def test_the_table_of_metrics_is_that_of_the_code() -> None:
     rows = [
         [f"`{PREFIX}{m.name}`", m.type, ", ".join(f"`{label}`" for label in m.labels), m.help] for m in METRICS
     ]  # fmt: skip
-    assert table(OPERATIONS, header="metric") == rows
+    assert table(MONITORING, header="metric") == rows
 
 
 def test_the_table_of_states_is_that_of_the_definition() -> None:
     schema = yaml.safe_load((ROOT / "crds" / "clusterregistry.k8s.cisco.com_clusters.yaml").read_text("utf-8"))
     status = schema["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
-    rows = table(OPERATIONS, header="state of a Cluster")
+    rows = table(MONITORING, header="state of a Cluster")
     assert {row[0].strip("`") for row in rows} == {state for state in status["state"]["enum"] if state}
 
 
 def test_the_table_of_a_plans_actions_is_that_of_the_code() -> None:
-    assert [row[0].strip("`") for row in table(OPERATIONS, header="action")] == [action.value for action in PlanAction]
+    assert [row[0].strip("`") for row in table(PLAN, header="action")] == [action.value for action in PlanAction]
 
 
 def test_the_rules_reference_has_every_field_of_spec_in_its_order() -> None:

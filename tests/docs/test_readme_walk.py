@@ -15,14 +15,22 @@ import pytest
 import yaml
 
 from hack.controlplane import Group, Kubelet, ensure_binaries
-from tests.docs.documents import ROOT, blocks
+from tests.docs.documents import DOCUMENTS, ROOT, Block, blocks
 
-WALK = [
-    block
-    for document in ("README.md", "docs/security.md", "docs/operations.md")
-    for block in blocks(ROOT / document)
-    if block.language == "sh" and block.tag == "run=walk"
-]
+PAGES = ["README.md", *(
+    f"docs/{name}.md" for name in (
+        "security", "joining", "permissions", "monitoring", "explain-and-plan", "operations", "credentials", "leaving",
+        "recovery", "upgrading",
+    )
+)]  # fmt: skip
+"""The pages in the order of the walk: the later ones need what the earlier ones made, and the last one removes it."""
+
+
+def blocks_of_the_walk(page: str) -> list[Block]:
+    return [block for block in blocks(ROOT / page) if block.language == "sh" and block.tag == "run=walk"]
+
+
+WALK = [block for page in PAGES for block in blocks_of_the_walk(page)]
 NAMES = {"bench-1": "kind-a", "bench-2": "kind-b"}
 BIN = Path(sys.executable).parent
 # What the reader's own function does with the nodes, which are not here.
@@ -87,6 +95,11 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
         for kubelet in reader.kubelets.values():
             with contextlib.suppress(Exception):
                 kubelet.stop()
+
+
+def test_no_page_is_left_out_of_the_walk() -> None:
+    walked = {str(path.relative_to(ROOT)) for path in DOCUMENTS if blocks_of_the_walk(str(path.relative_to(ROOT)))}
+    assert walked <= {*PAGES}
 
 
 @pytest.mark.timeout(600)

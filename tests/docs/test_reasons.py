@@ -12,7 +12,7 @@ from registry_controller.core.status.cluster import CONDITIONS
 from registry_controller.report.reasons import REFUSALS
 from tests.docs.documents import ROOT, table, tables
 
-PAGE, OPERATIONS, PACKAGE = ROOT / "docs" / "reasons.md", ROOT / "docs" / "operations.md", ROOT / "registry_controller"
+PAGE, MONITORING, PACKAGE = ROOT / "docs" / "reasons.md", ROOT / "docs" / "monitoring.md", ROOT / "registry_controller"
 TABLES = {
     "reason of an object": "object", "reason of a failure": "failure", "reason of a rule's condition": "rule",
     "reason of a Cluster's condition": "cluster", "reason of an Event": "event",
@@ -80,7 +80,7 @@ def test_the_reasons_of_a_clusters_conditions_are_those_of_the_code() -> None:
 
 
 def test_the_table_of_a_clusters_conditions_is_that_of_the_code() -> None:
-    rows = table(OPERATIONS, header="condition of a Cluster")
+    rows = table(MONITORING, header="condition of a Cluster")
     assert sorted(row[0].split("`")[1] for row in rows) == sorted(CONDITIONS)
 
 

@@ -1,4 +1,4 @@
-"""A member that nobody trusts any more, cut off as docs/operations.md says, on real clusters. P3."""
+"""A member that nobody trusts any more, cut off as docs/leaving.md says, on real clusters. P3."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def scale(member: Member, replicas: int) -> None:
 
 
 def carry_again(giver: Member, taker: Member) -> None:
-    """Carry a Secret over that is there already, as docs/operations.md says."""
+    """Carry a Secret over that is there already, as docs/credentials.md says."""
     text = giver.kubectl("-n", NAMESPACE, "get", "secret", giver.name, "-o", "yaml")
     drop = ("  uid:", "  resourceVersion:", "  creationTimestamp:", "  generation:")
     kept = "".join(line for line in text.splitlines(keepends=True) if not line.startswith(drop))

@@ -178,7 +178,7 @@ def test_no_other_module_spells_such_a_message() -> None:
 
 
 def test_the_page_names_the_three_remedies() -> None:
-    rows = table(ROOT / "docs" / "operations.md", header="right")
+    rows = table(ROOT / "docs" / "permissions.md", header="right")
     assert len(rows) == 3
     for (_, names), word in zip(rows, (RBAC, CHART, ACCOUNT), strict=True):
         assert word in names
