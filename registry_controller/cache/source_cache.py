@@ -205,11 +205,16 @@ class SourceCache:
         """Return true if a rule, as it is now, has seen the object, or does not select it."""
         return self._pending.has_evaluated(rule, evaluated=record.evaluated)
 
-    def wants(self, target: Target, obj: PartialObject) -> bool:
-        """Return true if a rule makes that target of an object; one that cannot be evaluated may want it."""
+    def wants(self, target: Target, obj: PartialObject, *, moved_by: str = "") -> bool:
+        """Return true if a rule makes that target of an object, or if the rule `moved_by` makes any copy.
+
+        A rule that cannot be evaluated may want it.
+        """
         body = decode_lazily(obj)
         return not self._objects.is_made_by_controller(obj, body, self._objects.read_marks(obj)) and any(
-            isinstance(hit, InvalidObject) or (hit.barrier is None and hit.target(obj.key) == target)
+            isinstance(hit, InvalidObject)
+            or hit.rule == moved_by
+            or (hit.barrier is None and hit.target(obj.key) == target)
             for _, hit in self._evaluator.evaluate_all(obj, body)
             if hit is not None
         )

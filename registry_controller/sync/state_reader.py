@@ -246,8 +246,15 @@ class StateReader:
         return any(found is not None and found.rule.create_namespaces for found in rules)
 
     def wants(self, target: Target, source: SourceRef, obj: PartialObject) -> bool:
-        """Return whether a rule makes the target of an object that was read by name; True where that is unknown."""
-        return any(cache.wants(target, obj) for cache in self._sources.caches_of_kind(source.owner, source.kind))
+        """Return whether a rule makes the target of an object that was read by name, or its own rule another copy.
+
+        True where that is unknown.
+        """
+        _, record = self._copies.find(target)
+        provenance = record.marks.provenance if record is not None else None
+        rule = provenance.rule if provenance is not None else ""
+        caches = self._sources.caches_of_kind(source.owner, source.kind)
+        return any(cache.wants(target, obj, moved_by=rule) for cache in caches)
 
     def kind_read(self, source: SourceRef) -> GVK:
         """Return a source's kind in a version that is read from its owner; the old version may not be served."""

@@ -14,6 +14,7 @@ from tests.sim.cluster.member import Member
 from tests.sim.cluster.transport import Fault
 
 LABELS = {"sync": "yes"}
+WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
 OLD, NEW = "one", "two"
 
 OBSTACLES = ("no namespace", "name taken", "refused")
@@ -152,6 +153,35 @@ def test_a_copy_that_moves_is_made_first_and_deleted_after() -> None:
         await group.settle()
         writes = [(one.verb, str(one.key)) for one in here.server.journal[began:] if one.kind == "ConfigMap"]
         assert writes == [("create", f"other/{NEW}"), ("delete", f"default/{OLD}")]
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.clause("W3")
+@pytest.mark.parametrize("policy", ["Delete", "Orphan"])
+def test_a_copy_moves_where_its_source_is_known_by_name_only(policy: str) -> None:
+    """The edited rule has a narrower watch, which its owner answers with a past of the source."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        source = {"kind": "Widget", "metadata": {"name": OLD, "namespace": "default", "labels": LABELS}, "spec": {}}
+        owner.create(source)
+        here.create(rule("named", WIDGET, {"match": [{}], "mutations": _override("name", NEW)}, deletionPolicy=policy))
+        await group.settle()
+        assert here.find("Widget", NEW, namespace="default") is not None
+        wire = group.wire("a", "b")
+        wire.lag, wire.behind_s = 5, 1.0
+        wire.cut()
+        await asyncio.sleep(7.0)
+        held = owner.get("Widget", OLD, namespace="default")
+        owner.replace({**held, "status": {"phase": "done"}}, subresource="status")  # which is not copied
+        await asyncio.sleep(0.1)
+        before = len(here.server.journal)
+        here.apply(rule("named", WIDGET, {"match": [{"labels": [{"matchLabels": LABELS}]}]}, deletionPolicy=policy))
+        await group.settle()
+        writes = [write for write in here.server.journal[before:] if write.kind == "Widget" and write.changed]
+        assert [(write.verb, write.key.name) for write in writes] == [("create", OLD), ("delete", NEW)]
 
     simulate(scenario, n=2)
 

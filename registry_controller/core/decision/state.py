@@ -141,8 +141,9 @@ class ProofResult(enum.Enum):
 class OwnerAnswer(NamedTuple):
     """An owner's answer about a source. `revision` is the resourceVersion that was found.
 
-    `wanted` means that a rule makes this very target of the found object: its watch is only late. `is_anew` means that
-    the definition of the kind is being deleted there, or is missing.
+    `wanted` means that a rule makes this very target of the found object, or that the rule which made the copy gives
+    that object another place now: its watch is only late. `is_anew` means that the definition of the kind is being
+    deleted there, or is missing.
     """
 
     source: SourceRef
