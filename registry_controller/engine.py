@@ -377,7 +377,7 @@ class Engine:
         self._observer.on_target_changed(cluster_target(name))
 
     def on_member_changed(self, member: ClusterUID) -> None:
-        """Enqueue the objects and copies of a member that has left or is back."""
+        """Enqueue the objects and copies of a member that has left or is back, or whose ID has clones or no longer."""
         self.enqueue.on_member_changed(member)
 
     def on_departure(self, member: ClusterUID) -> None:

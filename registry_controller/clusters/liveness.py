@@ -30,8 +30,8 @@ class Liveness(NamedTuple):
     contested: frozenset[ClusterUID]
 
     def changed_since(self, before: Liveness) -> frozenset[ClusterUID]:
-        """Return the members that differ."""
-        return frozenset[ClusterUID]().union(*(now ^ then for now, then in zip(self, before, strict=True)))
+        """Return the members that are known or alive now, or no longer."""
+        return (self.known ^ before.known) | (self.alive ^ before.alive)
 
 
 class HasLiveness(Protocol):

@@ -59,7 +59,10 @@ class ClusterObserver(Protocol):
         """The status of a Cluster may differ."""
 
     def on_members_changed(self, members: Set[ClusterUID]) -> None:
-        """These members are known, alive or clones now, or no longer."""
+        """These members are known or alive now, or no longer."""
+
+    def on_member_changed(self, member: ClusterUID) -> None:
+        """Whether the ID of a member has clones differs, or was unknown."""
 
     def on_rules_changed(self, changes: RuleChanges) -> None:
         """Rules changed, or which members they read from, or it is known now which rules are missing."""
@@ -316,7 +319,10 @@ class ClusterProvider:
         before, self._reported = self._reported, self.liveness
         if self.liveness == before:
             return False
-        self._observer.on_members_changed(self.liveness.changed_since(before))
+        if members := self.liveness.changed_since(before):
+            self._observer.on_members_changed(members)
+        for member in self.liveness.contested ^ before.contested:
+            self._observer.on_member_changed(member)
         return True
 
     def _update_liveness(self) -> None:

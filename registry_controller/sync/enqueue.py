@@ -92,7 +92,10 @@ class Enqueuer:
                 self._enqueue_claims(cache)
 
     def on_member_changed(self, member: ClusterUID) -> None:
-        """Enqueue the copies and the claims of a member that has left or is back, and all memberships."""
+        """Enqueue the copies and the claims of a member, and all memberships.
+
+        It has left or is back, or its ID has clones now, or no longer.
+        """
         self._enqueue_copies_where(lambda group: member in (group.owner, group.natural))
         for cache in self._sources.all_caches():
             if cache.peer == member or cache.kind in (meta.CLUSTER, meta.SECRET):

@@ -393,3 +393,18 @@ def test_nothing_is_deleted_before_it_is_known_that_two_clusters_of_one_id_lead_
     outcome = play(Schedule(seed=seed, count=3, joined=True, steps=steps))
     assert outcome.tally.faults["meets a clone"]
     assert not outcome.broken
+
+
+@pytest.mark.clause("P1", "A4")
+def test_what_was_offered_while_it_was_not_known_whether_there_are_clones_is_copied_after() -> None:
+    """A member with several names is asked again once its credentials change."""
+    steps = (
+        Step(0.0, "puts", "c", (("ConfigMap", "default", "y"), "1", "sync")),
+        Step(2.0, "has many names", "c"),
+        Step(0.0, "rotates", "c"),
+        Step(0.01, "restarts", "c"),
+        Step(0.0, "rules", "a", ("configmaps-1", ("ConfigMap", "plain", "labels", "Delete", ""))),
+    )
+    outcome = play(Schedule(seed=3101346, count=3, joined=True, steps=steps))
+    assert outcome.tally.deeds["has many names"] + outcome.tally.faults["has many names"]
+    assert not outcome.broken

@@ -148,6 +148,7 @@ def test_a1_peers_that_went_with_the_own_cluster_stay_until_they_can_be_stored_a
 
 def test_the_difference_of_two_livenesses_names_each_member_that_differs() -> None:
     before = Liveness(known=frozenset({B, C}), alive=frozenset({B}), contested=frozenset())
-    now = Liveness(known=frozenset({B, D}), alive=frozenset({B}), contested=frozenset({B}))
+    now = Liveness(known=frozenset({B, D}), alive=frozenset(), contested=frozenset({B}))
     assert now.changed_since(before) == {B, C, D}
+    assert now._replace(alive=frozenset({B})).changed_since(before) == {C, D}
     assert now.changed_since(now) == frozenset()

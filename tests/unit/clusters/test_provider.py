@@ -99,6 +99,7 @@ class Observer:
 
     def __init__(self) -> None:
         self.members: list[frozenset[ClusterUID]] = []
+        self.clones: list[ClusterUID] = []
         self.rules: list[object] = []
         self.rebuilt: list[str] = []
         self.plans = self.peers = 0
@@ -108,6 +109,9 @@ class Observer:
 
     def on_members_changed(self, members: Set[ClusterUID]) -> None:
         self.members.append(frozenset(members))
+
+    def on_member_changed(self, member: ClusterUID) -> None:
+        self.clones.append(member)
 
     def on_rules_changed(self, changes: RuleChanges) -> None:
         self.rules.append(changes)
