@@ -57,7 +57,7 @@ class StatusStored:
 
 @dataclass(frozen=True, slots=True)
 class Doubted:
-    """The API server may store the wanted object otherwise now: it is to be asked again."""
+    """It is to be asked again how the API server stores the wanted object: a schema changed, or an answer was lost."""
 
 
 @dataclass(frozen=True, slots=True)

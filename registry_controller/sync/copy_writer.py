@@ -24,6 +24,8 @@ from registry_controller.api.errors import (
     Invalid,
     InvalidObject,
     NotFound,
+    ServerError,
+    Unreachable,
 )
 from registry_controller.api.meta import GVK, GVR, Manifest, ObjectKey, Target
 from registry_controller.api.names import RIGHTS_COMMAND
@@ -31,7 +33,7 @@ from registry_controller.api.provenance import without_state
 from registry_controller.cache.copy_record import HERE, CopyRecord
 from registry_controller.cache.interner import Interner
 from registry_controller.cache.local_cache import LocalCache
-from registry_controller.cache.write_results import InSync, StatusStored, Stored
+from registry_controller.cache.write_results import Doubted, InSync, StatusStored, Stored
 from registry_controller.core.decision.marks import read_marks
 from registry_controller.core.diff.drift import NOTHING_LEFT, Left, carry_over, compare, compare_and_merge
 from registry_controller.core.diff.managed_fields import read_owners
@@ -124,7 +126,7 @@ class CopyWriter:
         copy must be deleted and created again.
         """
         gvr = await self._discovery.resolve(wanted.kind)
-        result, left, unknown = Update(has_written=True), NOTHING_LEFT, list[str]()
+        result, left, unknown, is_repair = Update(has_written=True), NOTHING_LEFT, list[str](), False
         if record.is_plain and record.verified == record.revision and not wanted.left:
             body = _identified(wanted.manifest, uid=record.uid, revision=record.revision)
         else:
@@ -135,7 +137,8 @@ class CopyWriter:
             if not adopt or verdict.is_in_sync:
                 known = get_known(record, wanted.marks, wanted.digest)
                 step = judge_difference(verdict, known, believes_provenance=self._believes_provenance)
-                remainder = known.remainder if known.is_same_wish else verdict.remainder
+                is_repair = known.is_same_wish
+                remainder = known.remainder if is_repair else verdict.remainder
                 if step is NextStep.ASK:
                     asked = (gvr, wanted.target, wanted.manifest, current)
                     step = await self._stored_form.ask(
@@ -151,6 +154,10 @@ class CopyWriter:
                 raw = await self._client.replace(gvr, wanted.target.key, encode(body), unknown=unknown)
             except Immutable as error:
                 raise Immutable(str(error), managers=result.managers) from None
+            except (Unreachable, ServerError):
+                if is_repair:  # the provenance is the same before and after it, so nothing else shows whether it came
+                    cache.record_write(wanted.target.key, Doubted())
+                raise
             stored = self._remember(raw, wanted, cache, left, unknown=unknown, over=record)
         result = result._replace(has_written=stored != record.revision)
         fresh = cache.records.get(wanted.target.key) if stored is not None else None

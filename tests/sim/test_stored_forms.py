@@ -162,6 +162,22 @@ def test_a_write_whose_answer_was_lost_is_not_sent_again_where_the_copy_is_store
     simulate(scenario, n=2)
 
 
+def test_a_repair_whose_answer_was_lost_is_not_sent_again_where_the_server_stores_nothing_of_it() -> None:
+    """The provenance is the same before and after a repair, so only a dry run shows whether it came."""
+
+    async def scenario(group: SimGroup) -> None:
+        here, _ = await a_copy(group, widget(tier="gold", value="one"))
+        here.server.habits.add("Widget", Habit.PRUNES, "spec", "tier")
+        before = writes_of(here)
+        here.home.lost = 2
+        annotate(here, 1)
+        await group.settle()
+        assert (here.home.lost, spec_of(here)) == (0, {"value": "one"})
+        assert writes_of(here) == before + 1
+
+    simulate(scenario, n=2)
+
+
 @pytest.mark.parametrize("how", [Habit.REFUSES_DRY_RUNS, Habit.DENIES_DRY_RUNS])
 def test_a_server_that_refuses_dry_runs_costs_one_write_a_restart(how: Habit) -> None:
     async def scenario(group: SimGroup) -> None:
