@@ -11,6 +11,9 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from registry_controller.admin.sites import DEFAULT_READER
+from registry_controller.local.manifests import token_secret_keys
+
 
 class Level(enum.Enum):
     """The weight of a finding."""
@@ -79,6 +82,8 @@ class Remedies(Protocol):
 
     def address(self, name: str) -> str: ...
 
+    def after_address(self, name: str) -> str: ...
+
     def ca(self, name: str) -> str: ...
 
     def token(self, name: str) -> str: ...
@@ -86,22 +91,22 @@ class Remedies(Protocol):
 
 _REMEDIES: Final[Mapping[Problem, str]] = {
     Problem.KUBECONFIG: "delete that Secret in {name}, and its daemon publishes it again",
-    Problem.LOOPBACK: "set {address}: the address at which the Pods of the other clusters reach this API server",
-    Problem.DNS: "set {address} with a name that the Pods of the other clusters resolve, or correct the DNS",
-    Problem.REFUSED: "set {address} with the host and port at which the other clusters reach this API server",
-    Problem.NO_ROUTE: "connect the networks, or set {address} with an address to which a route leads",
-    Problem.TIMEOUT: "let firewalls and security groups pass this connection, or set {address}",
-    Problem.NO_TLS: "set {address} with the HTTPS port of the API server",
-    Problem.WRONG_NAME: "set {address} with one of the names in the certificate, or add the address to the certificate "
+    Problem.LOOPBACK: "set {address} to the host and port at which the Pods of the other clusters reach its API server",
+    Problem.DNS: "set {address} to a name that the Pods of the other clusters resolve, or correct the DNS",
+    Problem.REFUSED: "set {address} to the host and port at which the other clusters reach its API server",
+    Problem.NO_ROUTE: "connect the networks, or set {address} to an address to which a route leads",
+    Problem.TIMEOUT: "let firewalls and security groups pass this connection, or set {address} to another address",
+    Problem.NO_TLS: "set {address} to the HTTPS port of the API server",
+    Problem.WRONG_NAME: "set {address} to one of the names in the certificate, or add the address to the certificate "
     "(kubeadm: --apiserver-cert-extra-sans)",
-    Problem.UNTRUSTED: "if another server answers there, set {address}; else set {ca}: the certificate authority that "
-    "issued the certificate at this address",
+    Problem.UNTRUSTED: "if another server answers there, set {address} to the right address; else set {ca} to the "
+    "certificate authority that issued the certificate at this address",
     Problem.EXPIRED: "renew the certificate of that API server",
     Problem.NOT_YET_VALID: "correct the clocks of that API server and of the machine that checks",
     Problem.EXPIRES_SOON: "renew the certificate of that API server",
     Problem.HANDSHAKE: "read the log of that API server",
-    Problem.NOT_KUBERNETES: "set {address}: it must lead to a Kubernetes API server",
-    Problem.OTHER_CLUSTER: "set {address} with the address of {name}",
+    Problem.NOT_KUBERNETES: "set {address} to an address that leads to a Kubernetes API server",
+    Problem.OTHER_CLUSTER: "set {address} to the address of {name}",
     Problem.UNAUTHORIZED: "{token}",
     Problem.MISSING_RIGHT: "install the chart in {name} with its ClusterRoles, or grant the right there by the output "
     "of `registry-controller rbac`",
@@ -131,10 +136,16 @@ def remedy(finding: CheckResult, remedies: Remedies) -> str:
     """Return what corrects a finding; empty where all is well."""
     if finding.problem is None:
         return ""
-    name = finding.subject
-    return _REMEDIES[finding.problem].format(
-        name=name, address=remedies.address(name), ca=remedies.ca(name), token=remedies.token(name)
-    )
+    name, template = finding.subject, _REMEDIES[finding.problem]
+    text = template.format(name=name, address=remedies.address(name), ca=remedies.ca(name), token=remedies.token(name))
+    return text + (remedies.after_address(name) if "{address}" in template else "")
+
+
+_TOKEN, _BINDING = (key.name for key in token_secret_keys("", DEFAULT_READER))
+_REVOKE: Final = (
+    f"only while that daemon runs, and this stays, delete its Secret {_TOKEN}, or {_BINDING} where tokens have a "
+    "lifetime: that revokes the token, and the daemon publishes a new one"
+)
 
 
 class FlagRemedies:
@@ -144,6 +155,10 @@ class FlagRemedies:
         """Return the flag for an address."""
         return f"--endpoint {name}=URL"
 
+    def after_address(self, name: str) -> str:
+        """Return which members get the address."""
+        return f"; give a --context for each member that does not read {name}: none takes an address from another one"
+
     def ca(self, name: str) -> str:
         """Return the flag for a certificate authority."""
         return f"--ca-file {name}=FILE"
@@ -151,8 +166,8 @@ class FlagRemedies:
     def token(self, name: str) -> str:
         """Return what replaces the published token."""
         return (
-            f"delete the token Secret of the reader in {name}, and its daemon publishes a new token; if the token is "
-            "new, wait ten seconds"
+            f"see first that the daemon of {name} runs: it publishes a token that works; if the token is new, wait ten "
+            f"seconds; {_REVOKE}"
         )
 
 
@@ -161,7 +176,14 @@ class ValueRemedies:
 
     def address(self, name: str) -> str:
         """Return the chart's value for an address."""
-        return f"controller.apiServerEndpointAddress in {name}, or serverAddress in its Cluster, which goes before it"
+        return f"controller.apiServerEndpointAddress in {name}"
+
+    def after_address(self, name: str) -> str:
+        """Return the field that goes before the value, and what brings the address to the other members."""
+        return (
+            f"; serverAddress in its Cluster, if set, goes before it; then run `registry-controller join` with the "
+            f"contexts of {name} and of each member that does not read it"
+        )
 
     def ca(self, name: str) -> str:
         """Return the field for a certificate authority."""
@@ -171,7 +193,7 @@ class ValueRemedies:
         """Return what brings the newer token, or makes one."""
         return (
             "`registry-controller join` with the contexts of both clusters brings newer credentials; if `check` in "
-            f"{name} shows the same, delete the token Secret of the reader there, and its daemon publishes a new token"
+            f"{name} shows the same, see that its daemon runs: it publishes a token that works; {_REVOKE}"
         )
 
 
@@ -181,6 +203,10 @@ class FirstRemedies(FlagRemedies):
     def address(self, name: str) -> str:
         """Return the chart's value for an address, and the flag that tries one."""
         return "controller.apiServerEndpointAddress of the chart (--address here)"
+
+    def after_address(self, name: str) -> str:
+        """Return nothing: no member has an address yet."""
+        return ""
 
     def ca(self, name: str) -> str:
         """Return the flag for a certificate authority, which `join` takes."""

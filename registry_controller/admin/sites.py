@@ -26,7 +26,8 @@ DEPLOYMENTS: Final = GVR("apps", "v1", "deployments", True, True)
 COMPONENT: Final = "app.kubernetes.io/component=cluster-registry-controller"
 """Selects the Deployment and the Pods of the daemon."""
 _DEFAULT_NAMESPACE: Final = "cluster-registry"
-_DEFAULT_READER: Final = "cluster-registry-controller-reader"
+DEFAULT_READER: Final = "cluster-registry-controller-reader"
+"""The ServiceAccount of the reader, as the chart names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class DaemonOptions:
     """
 
     namespace: str = _DEFAULT_NAMESPACE
-    reader_account: str = _DEFAULT_READER
+    reader_account: str = DEFAULT_READER
     network_name: str = "default"
     address: str = ""
     deployment: str = ""
@@ -185,7 +186,7 @@ def read_deployment(manifest: Manifest) -> DaemonOptions:
     refused = find_condition(manifest, "ReplicaFailure")
     return DaemonOptions(
         namespace=str(info.get("namespace", "")),
-        reader_account=env.get("READER_SERVICE_ACCOUNT_NAME") or _DEFAULT_READER,
+        reader_account=env.get("READER_SERVICE_ACCOUNT_NAME") or DEFAULT_READER,
         network_name=env.get("NETWORK_NAME") or "default",
         address=env.get("APISERVER_ENDPOINT_ADDRESS", ""),
         deployment=str(info.get("name", "")),
