@@ -20,7 +20,7 @@ def crds_command(*, options: GlobalOptions) -> None:
 
     \b
     Examples:
-      registry-controller crds | kubectl apply --server-side -f -
+      registry-controller crds | kubectl apply --server-side --force-conflicts -f -
       registry-controller crds -o name
     """
     from registry_controller.cache.crds import read_bundled  # noqa: PLC0415  --help needs no YAML
