@@ -39,7 +39,8 @@ def _check_rule(rule: SyncRule, manifest: meta.Manifest) -> Iterator[tuple[str, 
     if rule.kind.group == "core":
         yield "spec.groupVersionKind.group", "the core group is written as the empty string"
     if rule.kind.kind[:1].islower():
-        message = "kinds are in the singular and begin with a capital letter: `Secret`, not `secrets`"
+        written = f"`{rule.kind.kind}` is not written as a kind"
+        message = f"{written}: kinds are in the singular and begin with a capital letter, as `Secret`"
         yield "spec.groupVersionKind.kind", message
     if rule.kind.kind and not (rule.kind.kind.isascii() and rule.kind.kind.replace("-", "").isalnum()):
         message = "no API server serves such a kind: a rule names one kind, as `Secret`, and there are no wildcards"

@@ -333,3 +333,12 @@ def test_what_the_original_does_not_meet_has_no_warning(text: str, tmp_path: Pat
 def test_a_kind_that_no_server_has_is_noted(kind: str) -> None:
     found = CliRunner().invoke(program, ["lint", "-"], input=GOOD.replace("ConfigMap", f'"{kind}"'))
     assert (found.exit_code, "warning: spec.groupVersionKind.kind: no API server" in found.stdout) == (0, True)
+
+
+@pytest.mark.parametrize("kind", ["configmap", "configmaps"])
+def test_a_kind_that_is_not_written_as_one_is_quoted(kind: str) -> None:
+    found = CliRunner().invoke(program, ["lint", "-"], input=GOOD.replace("ConfigMap", kind))
+    assert (found.exit_code, f"spec.groupVersionKind.kind: `{kind}` is not written as a kind" in found.stdout) == (
+        0,
+        True,
+    )
