@@ -254,7 +254,8 @@ def _wait_for(name: str, other: Published, clusters: Sequence[Manifest]) -> str:
     if state == State.READY.value and meta.condition_of(found[0], "ClustersSynced") == "True":
         return ""
     message = message_of(found[0])
-    return f"{name} does not read {other.name} yet{f': {message}' if message else ''}"
+    subject = f"{other.name} " if state == State.READY.value else ""  # it answers, and has not found this member
+    return f"{name} does not read {other.name} yet{f': {subject}{message}' if message else ''}"
 
 
 async def _read_membership(member: Published, keys: Sequence[ObjectKey]) -> Membership:

@@ -71,7 +71,7 @@ async def _view(viewer: Viewer) -> View:
 async def _run_in_pod(site: Site, pods: Sequence[Manifest], request: ProbeRequest) -> ProbeAnswer | str:
     """Return the answer of the program in a Pod, or why there is none."""
     if not pods:
-        return "no Pod of its daemon is ready, or may be read"
+        return "no Pod of its daemon is ready, or your user may not read Pods"
     pod = pods[0]
     key = key_of(pod)
     try:

@@ -45,8 +45,8 @@ class DaemonVersion(NamedTuple):
 def version_command(*, options: GlobalOptions) -> None:
     """Print the version of this program, and with --context also of the daemons of that cluster and its members.
 
-    Each running daemon reports its version in a Lease. Of the other members, the annotation of their Cluster names
-    the version. Exits 1 when a cluster could not be read.
+    Each running daemon reports its version in a Lease. Of a member without one here, the annotation of its Cluster
+    names the version. Exits 1 when a cluster could not be read.
 
     \b
     Examples:
@@ -120,7 +120,9 @@ async def _ask(connection: LocalConnection, namespace: str) -> list[DaemonVersio
             say(f"warning: {client.explain(error)}")
             leases = []
     context = connection.context or ""
-    return [*read_daemons(context, leases, now=datetime.now(UTC)), *read_members(context, clusters)]
+    daemons = [*read_daemons(context, leases, now=datetime.now(UTC))]
+    reported = {one.cluster for one in daemons}
+    return [*daemons, *(one for one in read_members(context, clusters) if one.cluster not in reported)]
 
 
 def read_daemons(context: str, leases: Sequence[Manifest], *, now: datetime) -> Iterator[DaemonVersion]:
