@@ -126,7 +126,10 @@ class SiteChecks:
         return CheckResult(self._name, step, Level.FAIL, message, problem)
 
     async def _check_version(self) -> CheckResult:
-        version = await self._site.read_version()
+        try:
+            version = await self._site.read_version()
+        except Forbidden as error:
+            return CheckResult(self._name, "api-server", Level.WARN, str(error), Problem.OWN_RIGHT)
         found = _VERSION.match(version)
         if found is None:
             return CheckResult(

@@ -207,10 +207,17 @@ async def _read_view(site: Site, *, now: datetime, with_peers: bool) -> SiteView
             leases=await _list_leases(site),
             peer_leases=await read_peer_leases(site, clusters) if with_peers else {},
         )
-        version = await site.read_version()
+        version = await _read_version(site)
     except RegistryError as error:
         return SiteView(label=site.label, failure=client.explain(error))
     return view_member(site.label, objects, server_version=version, now=now)
+
+
+async def _read_version(site: Site) -> str:
+    try:
+        return await site.read_version()
+    except Forbidden:  # it is not shown then
+        return ""
 
 
 async def _list_definitions(site: Site) -> Sequence[meta.Manifest]:

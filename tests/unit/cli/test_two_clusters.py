@@ -117,3 +117,52 @@ async def test_the_objects_to_write_are_printed_without_their_managers(tmp_path:
     for printed in (yaml.safe_load(found["yaml"].stdout), json.loads(found["json"].stdout)[0]["object"]):
         assert printed["metadata"]["name"] == "a"
         assert "managedFields" not in printed["metadata"]
+
+
+async def test_a_cluster_that_refuses_its_version_is_shown_and_checked_without_it(tmp_path: Path) -> None:
+    world = World()
+    world.a.forbidden.add(("get", "version"))
+    async with running(world.a, world.b):
+        world.fill()
+        config = write_config(tmp_path, world.a, world.b)
+        status = json.loads((await run(config, "status", "--context", "a", "-o", "json")).stdout)
+        check = json.loads((await run(config, "check", "--context", "a", "-o", "json")).stdout)
+    assert status["members"][0]["name"] == "a"
+    assert status["members"][0]["serverVersion"] == ""
+    (version,) = (one for one in check if one["check"] == "api-server")
+    assert (version["result"], version["problem"]) == ("warn", "OwnRightMissing")
+    assert "/version" in version["message"]
+    assert {"token", "as-seen"} <= {one["check"] for one in check}
+
+
+async def test_a_daemon_with_a_lease_is_one_line_of_version(tmp_path: Path) -> None:
+    world = World()
+    async with running(world.a, world.b):
+        world.fill()
+        found = await run(write_config(tmp_path, world.a, world.b), "version", "--context", "a", "-o", "json")
+    shown = [(one["cluster"], one["daemon"]) for one in json.loads(found.stdout)["daemons"]]
+    assert shown == [("a", "pod"), ("b", None)]
+
+
+async def test_a_join_that_waits_names_the_member_that_lacks_the_other_one(tmp_path: Path) -> None:
+    world = World()
+    async with running(world.a, world.b):
+        world.fill()
+        lacking = {"type": "ClustersSynced", "status": "False", "message": "does not find cluster a Ready"}
+        world.a.find(meta.CLUSTERS, "b")["status"]["conditions"] = [lacking]
+        refused = {"state": "Failed", "message": "https://a refuses connections"}
+        world.b.find(meta.CLUSTERS, "a")["status"] = refused
+        config = write_config(tmp_path, world.a, world.b)
+        found = await run(config, "join", *BOTH, "--skip-checks", "--wait", "0s")
+    assert found.exit_code == 1
+    assert "a does not read b yet: b does not find cluster a Ready" in found.stderr
+    assert "b does not read a yet: https://a refuses connections" in found.stderr
+
+
+async def test_a_check_without_a_pod_names_both_causes(tmp_path: Path) -> None:
+    world = World()
+    async with running(world.a, world.b):
+        world.fill()
+        world.a.forbidden.add(("list", "pods"))
+        found = await run(write_config(tmp_path, world.a, world.b), "join", *BOTH, "--dry-run")
+    assert "no Pod of its daemon is ready, or your user may not read Pods" in found.stderr
