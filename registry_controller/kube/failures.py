@@ -35,7 +35,8 @@ class ConnectionSource:
 
 
 PEER: Final = ConnectionSource(
-    address="the server in the kubeconfig of its Secret, or serverAddress in its Cluster",
+    address="the server in the kubeconfig of its Secret, or serverAddress in its Cluster (then bring it here by "
+    "`registry-controller join`)",
     ca="certificate-authority-data in the kubeconfig of its Secret, or caBundle in its Cluster",
     credentials="the credentials in its Secret",
     renewal="newer ones come through any member that has them; if none has, carry the Secret over from its cluster "

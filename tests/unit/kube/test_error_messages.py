@@ -50,7 +50,10 @@ PYTHON = re.compile(
 )
 """What only a Python program writes: modules, numbers and classes of errors, and reprs."""
 NEXT = re.compile(r"[;:] .*\b(?:correct|check|renew|start|read|set|raise|make|grant|carry|log in|put|name|restart)\b")
-ADDRESS = "correct the server in the kubeconfig of its Secret, or serverAddress in its Cluster"
+ADDRESS = (
+    "correct the server in the kubeconfig of its Secret, or serverAddress in its Cluster (then bring it here by "
+    "`registry-controller join`)"
+)
 AUTHORITY = "correct certificate-authority-data in the kubeconfig of its Secret, or caBundle in its Cluster"
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
