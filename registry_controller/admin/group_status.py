@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from registry_controller.admin.addresses import find_new_address
 from registry_controller.admin.member_view import (
     INTENDED,
     MemberObjects,
@@ -101,9 +102,14 @@ class OwnerCopies(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """The members' views, in the order of their contexts."""
+    """The members' views, in the order of their contexts.
+
+    `new_addresses` has the address of a member where another member has an earlier one, by the IDs of both: the first
+    ID is that of the member with the earlier one.
+    """
 
     views: Sequence[SiteView]
+    new_addresses: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def members(self) -> Sequence[MemberName]:
@@ -152,8 +158,31 @@ class GroupStatus:
     def faults(self) -> Sequence[Fault]:
         """The faults with their parts; empty where all is well."""
         faults = [Fault(text, view) for view in self.views for text in _list_problems_of(view)]
-        faults += [Fault(_spell_connection(one), one) for one in self.connections if not one.is_well]
+        connections = self.connections
+        faults += self._list_not_in_step(connections)
+        faults += [Fault(self._spell_connection(one), one) for one in connections if not one.is_well]
         return [*faults, *(Fault(_spell_rule(at), at) for at in self.rules if not at.is_intended)]
+
+    def _list_not_in_step(self, connections: Sequence[FoundMember]) -> Iterator[Fault]:
+        """List the members that are read, and not in step; one that was viewed itself shows the cause."""
+        viewed = {view.cluster_id for view in self.views}
+        for one in connections:
+            message = one.viewer.not_in_step.get(one.member.cluster_id)
+            if message is not None and one.is_well and one.member.cluster_id not in viewed:
+                words = f"the Clusters in {one.member.name} are not in step: {message}; give its --context, too"
+                yield Fault(f"{one.viewer.title}: {words}", one.viewer)
+
+    def _spell_connection(self, one: FoundMember) -> str:
+        viewer, report = one.viewer.title, one.report
+        if report is None:
+            return f"{viewer} does not know {one.member.name}; let them join by `registry-controller join`"
+        subject = "its own Cluster" if report.is_local else one.member.name
+        state = f"is {report.state}" if report.state else "has no answer yet"
+        new = self.new_addresses.get((one.viewer.cluster_id, one.member.cluster_id), "")
+        remedy = (
+            f"; it has the address {new} now: run `registry-controller join` with the contexts of both" if new else ""
+        )
+        return f"{viewer}: {subject} {state}{f': {report.reason}' if report.reason else ''}{remedy}"
 
 
 def _list_problems_of(view: SiteView) -> Iterator[str]:
@@ -172,15 +201,6 @@ def _list_problems_of(view: SiteView) -> Iterator[str]:
         yield f"{view.title}: Cluster {warning.cluster} has the condition {warning.kind}: {warning.message}"
 
 
-def _spell_connection(one: FoundMember) -> str:
-    viewer, report = one.viewer.title, one.report
-    if report is None:
-        return f"{viewer} does not know {one.member.name}; let them join by `registry-controller join`"
-    subject = "its own Cluster" if report.is_local else one.member.name
-    state = f"is {report.state}" if report.state else "has no answer yet"
-    return f"{viewer}: {subject} {state}{f': {report.reason}' if report.reason else ''}"
-
-
 def _spell_rule(at: RuleAt) -> str:
     reason = f"{at.rule.reason}: {at.message}" if at.message else at.rule.reason or "is not known yet"
     return f"{at.viewer.title}: rule {at.rule.name}: {reason}"
@@ -191,7 +211,20 @@ async def read_group(sites: Sites, *, now: datetime) -> GroupStatus:
     is_alone = len(sites.reached) == 1 and not sites.failures
     views = await asyncio.gather(*(_read_view(site, now=now, with_peers=is_alone) for site in sites.reached))
     failures = [SiteView(label=label, failure=text) for label, text in sites.failures.items()]
-    return GroupStatus([*views, *failures])
+    status = GroupStatus([*views, *failures])
+    return replace(status, new_addresses=await _find_new_addresses(sites.reached, status))
+
+
+async def _find_new_addresses(sites: Sequence[Site], status: GroupStatus) -> Mapping[tuple[str, str], str]:
+    """Find the members of these sites that are not read because they have other addresses now."""
+    by_id: dict[str, Site] = {site.cluster_id: site for site in sites}
+    pairs = [
+        (one.viewer.cluster_id, one.member.cluster_id)
+        for one in status.connections
+        if one.report is not None and one.report.state == State.FAILED.value and one.member.cluster_id in by_id
+    ]
+    found = await asyncio.gather(*(find_new_address(of=by_id[member], at=by_id[viewer]) for viewer, member in pairs))
+    return {pair: address for pair, address in zip(pairs, found, strict=True) if address}
 
 
 async def _read_view(site: Site, *, now: datetime, with_peers: bool) -> SiteView:
@@ -260,6 +293,7 @@ def _member_document(view: SiteView) -> Mapping[str, Any]:
         "droppedFields": list(view.dropped),
         "peers": [_peer_document(view, peer) for peer in view.peers],
         "warnings": [{"cluster": one.cluster, "kind": one.kind, "message": one.message} for one in view.warnings],
+        "notInStep": [{"clusterID": uid, "message": message} for uid, message in view.not_in_step.items()],
         "rules": [
             {
                 "name": rule.name,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from registry_controller.admin.objects import (
@@ -16,6 +16,7 @@ from registry_controller.admin.objects import (
     mapping,
     message_of,
     read_or_none,
+    read_time,
     state_of,
     with_id,
 )
@@ -31,6 +32,7 @@ from registry_controller.core.status.rule import read_causes
 
 INTENDED: Final = frozenset({"Suspended", "NotAllowedHere", "ClosedHere"})
 """Reasons of rules that do nothing here because a person wants that."""
+_GRACE: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ class SiteView:
     oldest definition (RFC 3339), `dropped` the fields that the definitions lack. `is_silent` is true where the daemon
     has a Lease, and did not renew it. Of several daemons in one cluster, the one that renewed its Lease last counts.
     `peer_daemons` has the daemons of other members, by the ID of the member. `causes` has all causes of the rules that
-    are not in step, by rule.
+    are not in step, by rule. `not_in_step` has the members that are read and whose Clusters differ from those here, by
+    their IDs, with the differences: such a member may not read this one.
     """
 
     label: str
@@ -93,6 +96,7 @@ class SiteView:
     peers: Sequence[PeerReport] = ()
     peer_daemons: Mapping[str, PeerDaemon] = field(default_factory=dict)
     warnings: Sequence[ClusterWarning] = ()
+    not_in_step: Mapping[str, str] = field(default_factory=dict)
     rules: Sequence[RuleReport] = ()
     rules_left_out: int = 0
     causes: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -132,6 +136,7 @@ def view_member(label: str, objects: MemberObjects, *, server_version: str, now:
         peers=peers,
         peer_daemons=dict(_read_peer_daemons(objects, now=now)),
         warnings=list(_list_warnings(objects.clusters)),
+        not_in_step=dict(_list_not_in_step(objects, now=now)),
         rules=rules,
         rules_left_out=report.rules_left_out if report is not None else 0,
         causes={
@@ -202,6 +207,18 @@ def _list_warnings(clusters: Sequence[Manifest]) -> Iterator[ClusterWarning]:
             if condition.get("type") in WARNINGS and condition.get("status") == "True":
                 kind, message = str(condition["type"]), str(condition.get("message") or "")
                 yield ClusterWarning(key_of(manifest).name, kind, spell_warning(message))
+
+
+def _list_not_in_step(objects: MemberObjects, *, now: datetime) -> Iterator[tuple[str, str]]:
+    """List the members that are read, and are not in step for a while: right after a join, none is."""
+    for manifest in objects.clusters:
+        cluster, condition = read_or_none(manifest), find_condition(manifest, "ClustersSynced")
+        if cluster is None or cluster.cluster_id == objects.cluster_id or state_of(manifest) != State.READY.value:
+            continue
+        changed = read_time(condition.get("lastTransitionTime"))
+        is_new = changed is not None and now - changed < _GRACE
+        if condition.get("status") == "False" and not is_new:
+            yield cluster.cluster_id, str(condition.get("message") or "")
 
 
 def _since(manifest: Manifest) -> str:

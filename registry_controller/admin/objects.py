@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from registry_controller.api import meta
@@ -55,3 +56,12 @@ def find_condition(manifest: Manifest, type_: str) -> Mapping[str, Any]:
     """Return a condition of an object; empty if it is missing."""
     conditions = mapping(manifest.get("status")).get("conditions") or ()
     return next((found for one in conditions if (found := mapping(one)).get("type") == type_), {})
+
+
+def read_time(text: object) -> datetime | None:
+    """Parse a time (RFC 3339); None for any other value."""
+    try:
+        moment = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from registry_controller.admin.addresses import read_stored
 from registry_controller.admin.objects import mapping, read_or_none, state_of
 from registry_controller.admin.sites import Site
 from registry_controller.api import meta
@@ -19,7 +20,6 @@ from registry_controller.api.errors import InvalidObject, RegistryError
 from registry_controller.api.meta import ClusterUID, Manifest
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import connect_peer
-from registry_controller.kube.kubeconfig import read_secret, with_endpoint
 from registry_controller.kube.object import decode_manifest
 
 _MOST: Final = 100
@@ -52,11 +52,10 @@ async def _read_peer(site: Site, cluster: Cluster) -> Sequence[DaemonLease]:
     if cluster.secret is None:
         return ()
     try:
-        secret = await site.client.read(meta.SECRETS, cluster.secret)
-        if secret is None:
+        credentials = await read_stored(site, cluster, network_name=site.daemon.network_name)
+        if credentials is None:
             return ()
-        published = read_secret(secret_type=str(secret.get("type")), data=secret.get("data") or {})
-        reader = connect_peer(with_endpoint(published, cluster.endpoint_for(site.daemon.network_name)))
+        reader = connect_peer(credentials)
         try:
             selection = Selection(namespace=cluster.secret.namespace, labels=SELECTOR)
             raw = await reader.list_page(meta.LEASES, selection, query={"limit": str(_MOST)}, timeout_s=_STEP_S)

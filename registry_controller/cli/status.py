@@ -45,8 +45,9 @@ def status_command(ctx: click.Context, /, *, options: GlobalOptions, wait_s: flo
     this member finds it, and reads the Leases of the other members with the Secrets there; with several, members by
     members.
 
-    Exits 1 while anything is not well: a member that another one does not read or know, a daemon that does not run, a
-    rule that is not in step. Rules that are suspended or not allowed do not count.
+    Exits 1 while anything is not well: a member that another one does not read or know, also where only its Cluster
+    here shows that for a minute; a daemon that does not run; a rule that is not in step. Rules that are suspended or
+    not allowed do not count.
 
     \b
     Examples:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from registry_controller.admin.group_status import Fault, FoundMember, GroupStatus, OwnerCopies, RuleAt
 from registry_controller.admin.member_view import PeerDaemon, SiteView
+from registry_controller.admin.objects import read_time
 from registry_controller.api.cluster import State
 from registry_controller.api.daemon_report import CopyCounts
 from registry_controller.api.names import CORE_RULES
@@ -152,12 +153,10 @@ def _count_cells(counts: CopyCounts) -> Sequence[str | Cell]:
 
 def format_age(moment: str, now: datetime | None) -> str:
     """Return the time since a moment (RFC 3339) as kubectl does, in its largest unit; empty for no moment."""
-    if not moment or now is None:
+    since = read_time(moment)
+    if since is None or now is None:
         return ""
-    try:
-        passed_s = (now - datetime.fromisoformat(moment)).total_seconds()
-    except (ValueError, TypeError):
-        return ""
+    passed_s = (now - since).total_seconds()
     for unit, size_s in _UNITS:
         if passed_s >= 2 * size_s or unit == "s":
             return f"{max(0, int(passed_s // size_s))}{unit}"

@@ -123,6 +123,49 @@ def test_a_condition_that_does_not_hold_and_one_that_is_as_it_should_be_are_no_p
         assert status.problems == []
 
 
+def differing(*, ago_s: int | None, state: str = "Ready") -> dict[str, Any]:
+    """Return the Cluster b, which does not find this member."""
+    found = cluster("b", state=state)
+    condition = {"type": "ClustersSynced", "status": "False", "message": "does not find cluster a Ready"}
+    if ago_s is not None:
+        condition["lastTransitionTime"] = f"{NOW - timedelta(seconds=ago_s):%Y-%m-%dT%H:%M:%SZ}"
+    found["status"]["conditions"].append(condition)
+    return found
+
+
+@pytest.mark.parametrize(("ago_s", "is_problem"), [(59, False), (61, True), (None, True)])
+def test_a_member_that_does_not_read_the_one_context_is_a_problem_after_a_minute(
+    ago_s: int | None, is_problem: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That member alone shows it otherwise, so that `status` with one context showed that all is well."""
+    clusters = [cluster("a"), differing(ago_s=ago_s)]
+    words = "a: the Clusters in b are not in step: does not find cluster a Ready; give its --context, too"
+    for leases in ((lease(report("a", peer("b"))),), ()):
+        status = GroupStatus([view("a", *leases, clusters=clusters)])
+        assert status.problems == ([words] if is_problem else [])
+        assert print_out(status, capsys)[1] == ([words, "1 problem"] if is_problem else ["all is well"])
+        (member,) = build_document(status)["members"]
+        assert len(member["notInStep"]) == is_problem
+
+
+def test_a_member_that_is_viewed_itself_or_not_read_is_no_further_problem() -> None:
+    failed = peer("a", "Failed", "refused")
+    one = view("a", lease(report("a", peer("b"))), clusters=[cluster("a"), differing(ago_s=600)])
+    other = view("b", lease(report("b", failed)))
+    assert GroupStatus([one, other]).problems == ["b: a is Failed: refused"]
+    alone = view("a", clusters=[cluster("a"), differing(ago_s=600, state="Failed")])
+    assert GroupStatus([alone]).problems == ["a: b is Failed: does not find cluster a Ready"]
+
+
+def test_the_new_address_of_a_member_that_is_not_read_is_named_with_the_join() -> None:
+    one = view("a", lease(report("a", peer("b", "Failed", "https://old refuses connections"))))
+    status = GroupStatus([one, view("b", lease(report("b", peer("a"))))], {(ID["a"], ID["b"]): "https://new"})
+    assert status.problems == [
+        "a: b is Failed: https://old refuses connections; it has the address https://new now: run "
+        "`registry-controller join` with the contexts of both"
+    ]
+
+
 def test_a_daemon_without_a_lease_is_shown_by_its_clusters_and_rules() -> None:
     found = view("a", clusters=[cluster("a"), cluster("b", state="Failed", message="refused")])
     assert (found.version, found.has_lease) == ("0.1.0", False)
