@@ -12,6 +12,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
+
+from registry_controller.admin.addresses import find_new_address, read_credentials, read_published_address
 from registry_controller.admin.findings import CheckResult, Level, Problem
 from registry_controller.admin.group_status import DEFINITIONS
 from registry_controller.admin.objects import (
@@ -24,12 +27,12 @@ from registry_controller.admin.objects import (
     with_id,
 )
 from registry_controller.admin.peer_leases import read_leases
-from registry_controller.admin.probe import OtherCA, build_target, compare_clocks, probe
+from registry_controller.admin.probe import OtherCA, ProbeTarget, build_target, compare_clocks, probe
 from registry_controller.admin.published import Published, find_published
 from registry_controller.admin.sites import Site
 from registry_controller.api import meta
 from registry_controller.api.cluster import State, read_cluster
-from registry_controller.api.daemon_lease import SELECTOR
+from registry_controller.api.daemon_lease import RENEWAL_S, SELECTOR
 from registry_controller.api.errors import (
     BadInput,
     Forbidden,
@@ -38,10 +41,10 @@ from registry_controller.api.errors import (
     NotServed,
     RegistryError,
 )
-from registry_controller.api.meta import Manifest
+from registry_controller.api.meta import ClusterUID, Manifest
 from registry_controller.cache.crds import read_bundled
 from registry_controller.core.rules.schema import find_unknown_properties
-from registry_controller.kube.connect import connect_peer
+from registry_controller.kube.connect import Reader, connect_peer
 from registry_controller.kube.handshake import ExamineError, handshake, read_port
 from registry_controller.kube.kubeconfig import Credentials, read_secret
 from registry_controller.kube.object import decode_manifest
@@ -51,6 +54,7 @@ _LEAST: Final = (1, 30)
 _VERSION: Final = re.compile(r"v?([0-9]+)\.([0-9]+)")
 _WAITING: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _STEP_S: Final = 5.0
+_LATE_S: Final = 2 * RENEWAL_S
 
 _INSTALL: Final = (
     Access("create", "apiextensions.k8s.io", "customresourcedefinitions"),
@@ -85,11 +89,16 @@ _DAEMON: Final = (
 
 
 class SiteChecks:
-    """Checks one cluster. `is_inside` is true in a Pod, where the daemon's account has the rights."""
+    """Checks one cluster. `is_inside` is true in a Pod, where the daemon's account has the rights.
 
-    def __init__(self, site: Site, *, is_inside: bool) -> None:
+    `others` are further clusters whose contexts are given: they show the addresses that they publish.
+    """
+
+    def __init__(self, site: Site, *, is_inside: bool, others: Sequence[Site] = ()) -> None:
         self._site = site
         self._is_inside = is_inside
+        self._others = {other.cluster_id: other for other in others if other is not site}
+        self._name = site.label
 
     async def before(self, *, address: str) -> Sequence[CheckResult]:
         """Check before the installation; `address` is the API server's for the other clusters, empty for none."""
@@ -104,6 +113,7 @@ class SiteChecks:
 
     async def after(self) -> Sequence[CheckResult]:
         """Check a cluster whose daemon is installed."""
+        self._name = await self._read_name() or self._name
         found: list[CheckResult] = [await self._check_version(), *await self._check_definitions(is_needed=True)]
         if any(finding.is_failure for finding in found):
             return found
@@ -112,12 +122,18 @@ class SiteChecks:
         inside = [Access(verb, "", "secrets", self._site.daemon.namespace) for verb in _SECRET_VERBS]
         found += [await self._check_rights([*rights, *inside], who=who), *await self._check_daemon()]
         found += await self._check_published()
-        found += await self._check_peers()
-        return [*found, self._check_clock()]
+        if all(finding.step != "clock" for finding in found):  # the published address leads to the same API server
+            found.append(self._check_clock())
+        return [*found, *await self._check_peers()]
 
-    @property
-    def _name(self) -> str:
-        return self._site.label
+    async def _read_name(self) -> str:
+        """Return the name of the own Cluster; empty without one."""
+        with contextlib.suppress(RegistryError):
+            return next((key_of(own).name for own in await self._list_own()), "")
+        return ""
+
+    async def _list_own(self) -> Sequence[Manifest]:
+        return with_id(await self._site.list_clusters(), self._site.cluster_id)
 
     def _ok(self, step: str, message: str) -> CheckResult:
         return CheckResult(self._name, step, Level.OK, message)
@@ -207,7 +223,7 @@ class SiteChecks:
             found = self._check_leases(manifests)
         if not self._site.daemon.selector:
             return found
-        runs = any(not finding.is_failure for finding in found)
+        runs = any(finding.level is Level.OK for finding in found)
         return [await self._check_pods(daemon_runs=runs), *found]
 
     async def _check_pods(self, *, daemon_runs: bool) -> CheckResult:
@@ -248,8 +264,13 @@ class SiteChecks:
         leases = read_leases(manifests)
         if not leases:
             return []
-        if not any(lease.is_current(datetime.now(UTC)) for lease in leases):
+        now = datetime.now(UTC)
+        if not any(lease.is_current(now) for lease in leases):
             return [self._fail("daemon", "no daemon renewed its Lease within three minutes", Problem.NO_POD)]
+        ago_s = min(abs((now - lease.renewed).total_seconds()) for lease in leases if lease.renewed is not None)
+        if ago_s > _LATE_S:
+            words = f"its Lease was renewed {ago_s:.0f} s ago, and a daemon that runs renews it once a minute"
+            return [CheckResult(self._name, "daemon", Level.WARN, words, Problem.NO_POD)]
         versions = sorted({lease.report.version for lease in leases if lease.report is not None})
         return [self._ok("daemon", f"runs, version {', '.join(versions) or 'unknown'}")]
 
@@ -298,8 +319,21 @@ class SiteChecks:
             ]
         found = await probe(target)
         if any(finding.is_failure for finding in found):
-            return found
+            return await self._explain_failure(found, target)
         return [*found, self._check_state(name, manifest), await self._check_seen(name, target.credentials)]
+
+    async def _explain_failure(self, found: Sequence[CheckResult], target: ProbeTarget) -> Sequence[CheckResult]:
+        """Return the findings about a peer that fail, with its new address where its context is given."""
+        other = self._others.get(ClusterUID(target.cluster_id))
+        new = await find_new_address(of=other, at=self._site) if other is not None else ""
+        if not new:
+            return found
+        return [
+            msgspec.structs.replace(one, message=f"{one.message}; it has the address {new} now", problem=Problem.MOVED)
+            if one.is_failure
+            else one
+            for one in found
+        ]
 
     def _check_state(self, name: str, manifest: Manifest) -> CheckResult:
         if state_of(manifest) == State.READY.value:
@@ -313,17 +347,32 @@ class SiteChecks:
         try:
             raw = await reader.get_path(meta.CLUSTERS.path())
             items = decode_manifest(raw).get("items") or ()
+            found = with_id([mapping(item) for item in items], self._site.cluster_id)
+            if not found:
+                return CheckResult(name, "as-seen", Level.FAIL, "does not know this cluster", Problem.NOT_SWAPPED)
+            if state_of(found[0]) == State.READY.value:
+                return CheckResult(name, "as-seen", Level.OK, "reads this cluster at its published address")
+            words = f"does not read this cluster: {message_of(found[0]) or 'no answer yet'}"
+            if await self._has_earlier_address(reader, found[0]):
+                words = f"{words}; it has an earlier address of this cluster"
+                return CheckResult(name, "as-seen", Level.FAIL, words, Problem.MOVED)
+            return CheckResult(name, "as-seen", Level.FAIL, words, Problem.NOT_READ)
         except RegistryError as error:
             return CheckResult(name, "as-seen", Level.WARN, f"its Clusters cannot be read: {error}", Problem.OTHER)
         finally:
             await reader.close()
-        found = with_id([mapping(item) for item in items], self._site.cluster_id)
-        if not found:
-            return CheckResult(name, "as-seen", Level.FAIL, "does not know this cluster", Problem.NOT_SWAPPED)
-        if state_of(found[0]) != State.READY.value:
-            words = f"does not read this cluster: {message_of(found[0]) or 'no answer yet'}"
-            return CheckResult(name, "as-seen", Level.FAIL, words, Problem.NOT_READ)
-        return CheckResult(name, "as-seen", Level.OK, "reads this cluster at its published address")
+
+    async def _has_earlier_address(self, reader: Reader, manifest: Manifest) -> bool:
+        """Return whether the Cluster of this cluster at a peer leads to another address than the published one."""
+        cluster = read_or_none(manifest)
+        if cluster is None or cluster.secret is None:
+            return False
+        with contextlib.suppress(RegistryError):
+            secret = decode_manifest(await reader.get_path(meta.SECRETS.object_path(cluster.secret)))
+            held = read_credentials(secret, cluster, network_name="").server  # the peer's network is not known here
+            own = await read_published_address(self._site, network_name="")
+            return bool(own) and own != held
+        return False
 
 
 def _waiting(pod: Manifest) -> Iterator[str]:

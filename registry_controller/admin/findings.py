@@ -41,6 +41,7 @@ class Problem(enum.Enum):
     HANDSHAKE = "TLSHandshakeFailed"
     NOT_KUBERNETES = "NoAPIServer"
     OTHER_CLUSTER = "OtherCluster"
+    MOVED = "AddressChanged"
     UNAUTHORIZED = "TokenRefused"
     MISSING_RIGHT = "MissingRight"
     CLOCK = "ClocksDiffer"
@@ -107,6 +108,8 @@ _REMEDIES: Final[Mapping[Problem, str]] = {
     Problem.HANDSHAKE: "read the log of that API server",
     Problem.NOT_KUBERNETES: "set {address} to an address that leads to a Kubernetes API server",
     Problem.OTHER_CLUSTER: "set {address} to the address of {name}",
+    Problem.MOVED: "run `registry-controller join` with the contexts of both, and of each other member that has the "
+    "earlier address: no member takes a new address from another one",
     Problem.UNAUTHORIZED: "{token}",
     Problem.MISSING_RIGHT: "install the chart in {name} with its ClusterRoles, or grant the right there by the output "
     "of `registry-controller rbac`",

@@ -75,7 +75,7 @@ async def _check(options: GlobalOptions, *, pre: bool, address: str) -> Sequence
     namespace = options.namespace or (os.environ.get("NAMESPACE") if is_inside else None)
     async with connect_sites(options.connections, namespace=namespace) as found:
         sites = found.require_all()
-        checks = [SiteChecks(site, is_inside=is_inside) for site in sites]
+        checks = [SiteChecks(site, is_inside=is_inside, others=sites) for site in sites]
         results = await asyncio.gather(*(one.before(address=address) if pre else one.after() for one in checks))
         return [(site.label, one) for site, findings in zip(sites, results, strict=True) for one in findings]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tarfile
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from click.testing import CliRunner, Result
 from registry_controller.api import meta
 from registry_controller.cli import program
 from registry_controller.cli.events import EVENTS
-from tests.unit.admin.api_server import ApiServer, running
-from tests.unit.admin.test_checks import World
+from tests.unit.admin.api_server import NAMESPACE, ApiServer, running
+from tests.unit.admin.test_checks import World, lease, move
 
 BOTH = ("--context", "a", "--context", "b")
 MANAGERS = [{"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:spec": {}}}]
@@ -166,3 +167,26 @@ async def test_a_check_without_a_pod_names_both_causes(tmp_path: Path) -> None:
         world.a.forbidden.add(("list", "pods"))
         found = await run(write_config(tmp_path, world.a, world.b), "join", *BOTH, "--dry-run")
     assert "no Pod of its daemon is ready, or your user may not read Pods" in found.stderr
+
+
+async def test_the_new_address_of_a_member_that_does_not_answer_is_named_with_the_join(tmp_path: Path) -> None:
+    """The member a has an earlier address of b; with the context of b, the address that it publishes is known."""
+    world = World()
+    async with running(world.a, world.b):
+        world.fill()
+        move(world, at="a", name="b")
+        refused = {"state": "Failed", "message": "https://127.0.0.1:1 refuses connections"}
+        world.a.find(meta.CLUSTERS, "b")["status"] = refused
+        world.a.drop(meta.LEASES, lease(world.a, ago=timedelta())["metadata"]["name"], NAMESPACE)
+        config = write_config(tmp_path, world.a, world.b)
+        status = await run(config, "status", *BOTH)
+        check = [json.loads((await run(config, "check", *some, "-o", "json")).stdout) for some in (BOTH, BOTH[:2])]
+    words = f"it has the address {world.b.server} now"
+    assert f"a: b is Failed: {refused['message']}; {words}: run `registry-controller join`" in status.stderr
+    both, alone = (
+        next(one for one in found if (one["cluster"], one["check"], one["result"]) == ("b", "connection", "fail"))
+        for found in check
+    )
+    assert both["message"].endswith(words)
+    assert (both["problem"], alone["problem"]) == ("AddressChanged", "ConnectionRefused")
+    assert all("`registry-controller join`" in one["remedy"] for one in (both, alone))
