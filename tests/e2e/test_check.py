@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hack.controlplane.kubeconfig import write_kubeconfig
 from tests.e2e.commands import Ended, contexts, run
-from tests.e2e.group import NAMESPACE, Member
+from tests.e2e.group import NAMESPACE, Member, eventually
+from tests.e2e.proxy import tls_front
 
 pytestmark = pytest.mark.group(2, prefix="test")
 
@@ -89,6 +91,46 @@ def test_a_ca_of_the_endpoint_that_did_not_sign_is_found_in_its_own_cluster(
         "has, and the caBundle of its Cluster has not" in found[0]["message"]
     )
     assert "spec.kubernetesApiEndpoints[].caBundle of Cluster test-1" in found[0]["remedy"]
+
+
+def published_server(member: Member, name: str) -> str:
+    """Return the address in the Secret of a member."""
+    text = base64.b64decode(member.get("-n", NAMESPACE, "secret", name)["data"]["kubeconfig"])
+    return str(yaml.safe_load(text)["clusters"][0]["cluster"]["server"])
+
+
+def test_a_new_address_is_named_and_brought_by_a_join(members: list[Member], kubeconfig: Path) -> None:
+    """A member that lost another one before its address changed takes the new address from none."""
+    first, second = members
+    both = ("test-1", "test-2")
+
+    def publish(endpoints: object) -> None:
+        patch = json.dumps({"spec": {"kubernetesApiEndpoints": endpoints}})
+        second.kubectl("patch", "cluster", "test-2", "--type", "merge", "-p", patch)
+
+    with tls_front(second.cluster) as front:
+        publish([{"serverAddress": front.address, "caBundle": base64.b64encode(front.ca_pem).decode()}])
+        earlier = f"https://{front.address}"
+        eventually(lambda: published_server(first, "test-2") == earlier, what="the address of the front")
+        eventually(lambda: first.get("cluster", "test-2")["spec"].get("kubernetesApiEndpoints"), what="the endpoint")
+        first.daemon.restart()  # from now on it reads the other member at the front
+        first.daemon.wait_ready(timeout_s=180)
+        eventually(lambda: first.get("cluster", "test-2")["status"]["state"] == "Ready")
+    eventually(lambda: first.get("cluster", "test-2")["status"]["state"] == "Failed", what="the front has ended")
+    publish(None)
+    eventually(lambda: published_server(second, "test-2") == second.cluster.server, what="the new address")
+    words = f"it has the address {second.cluster.server} now"
+    eventually(lambda: words in run(kubeconfig, "status", *contexts(both)).stderr, what="the status names it")
+    found = {(one["context"], one["check"]): one for one in failures(check(kubeconfig, "-o", "json", of=both))}
+    assert words in found["test-1", "connection"]["message"]
+    assert found["test-1", "connection"]["problem"] == "AddressChanged"
+    assert found["test-2", "as-seen"]["problem"] == "AddressChanged"
+    assert all("registry-controller join" in one["remedy"] for one in found.values())
+    done = run(kubeconfig, "join", *contexts(both))
+    assert done.code == 0, done
+    well = run(kubeconfig, "status", "--wait", "1m", *contexts(both))
+    assert well.code == 0, well
+    assert published_server(first, "test-2") == second.cluster.server
 
 
 def test_a_definition_of_another_release_is_named(members: list[Member], kubeconfig: Path) -> None:

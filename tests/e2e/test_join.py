@@ -114,7 +114,7 @@ def test_the_credentials_of_another_cluster_are_found_by_its_id(group: Group, me
         members[1].daemon.wait_ready()
     assert done.code == 1
     assert f"is another cluster: its ID is {members[0].id}, not {members[1].id}" in done.stderr
-    assert "set --endpoint wed-2=URL with the address of wed-2" in done.stderr
+    assert "set --endpoint wed-2=URL to the address of wed-2" in done.stderr
     assert "nothing was written" in done.stderr
     assert published(members[1])["clusters"] != published(members[0])["clusters"]
     assert list(clusters(members[0])) == ["wed-1"]
