@@ -272,7 +272,8 @@ class SiteChecks:
             words = f"its Lease was renewed {ago_s:.0f} s ago, and a daemon that runs renews it once a minute"
             return [CheckResult(self._name, "daemon", Level.WARN, words, Problem.NO_POD)]
         versions = sorted({lease.report.version for lease in leases if lease.report is not None})
-        return [self._ok("daemon", f"runs, version {', '.join(versions) or 'unknown'}")]
+        words = f"runs, version {', '.join(versions) or 'unknown'}; it renewed its Lease {ago_s:.0f} s ago"
+        return [self._ok("daemon", words)]
 
     async def _check_published(self) -> Sequence[CheckResult]:
         """Check the published address, certificate and token as a reader of this cluster does."""
@@ -320,7 +321,9 @@ class SiteChecks:
         found = await probe(target)
         if any(finding.is_failure for finding in found):
             return await self._explain_failure(found, target)
-        return [*found, self._check_state(name, manifest), await self._check_seen(name, target.credentials)]
+        state = self._check_state(name, manifest)
+        found = await self._explain_failure([*found, state], target) if state.is_failure else [*found, state]
+        return [*found, await self._check_seen(name, target.credentials)]
 
     async def _explain_failure(self, found: Sequence[CheckResult], target: ProbeTarget) -> Sequence[CheckResult]:
         """Return the findings about a peer that fail, with its new address where its context is given."""

@@ -254,7 +254,7 @@ def _wait_for(name: str, other: Published, clusters: Sequence[Manifest]) -> str:
     if state == State.READY.value and meta.condition_of(found[0], "ClustersSynced") == "True":
         return ""
     message = message_of(found[0])
-    subject = f"{other.name} " if state == State.READY.value else ""  # it answers, and has not found this member
+    subject = f"{other.name} " if message.startswith(("does not ", "knows ")) else ""  # as `ClustersSynced` begins
     return f"{name} does not read {other.name} yet{f': {subject}{message}' if message else ''}"
 
 

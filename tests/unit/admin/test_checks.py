@@ -340,6 +340,11 @@ async def test_an_own_clock_that_differs_is_a_warning_of_both_checks(tmp_path: P
     assert (before.step, before.level, before.problem) == ("clock", Level.WARN, Problem.CLOCK)
 
 
+async def test_a_daemon_that_runs_is_shown_with_the_age_of_its_lease(tmp_path: Path) -> None:
+    (found,) = (one for one in await findings(tmp_path, lambda _: None) if one.step == "daemon")
+    assert found.message.startswith("runs, version 0.9.1; it renewed its Lease 2")
+
+
 async def test_a_peer_that_is_disabled_is_not_asked(tmp_path: Path) -> None:
     def change(world: World) -> None:
         world.a.find(meta.CLUSTERS, "b")["metadata"]["annotations"] = {meta.CLUSTER_DISABLED: "true"}
