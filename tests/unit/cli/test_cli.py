@@ -290,3 +290,8 @@ def test_times_are_those_that_kubectl_takes(text: str, expected: float) -> None:
 def test_other_texts_are_no_times(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not a time such as 20s or 2m"):
         seconds(click.Context(program), click.Option(["--wait"]), text)
+
+
+def test_the_example_of_crds_works_for_an_upgrade() -> None:
+    """The chart's installation made helm the manager of the definitions' fields."""
+    assert "kubectl apply --server-side --force-conflicts -f -" in invoke("crds", "--help").output
