@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import gc
+import hashlib
+import json
 import multiprocessing
 import sys
 import time
@@ -11,7 +13,8 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tests.sim.schedule.play import Outcome
@@ -29,6 +32,8 @@ _LARGE = 1000
 _SHOWN = 3
 _SAID_EVERY_S = 60.0
 _LINES = 60
+_ROOT = Path(__file__).parents[2]
+_SOURCES = ("registry_controller", "tests/sim")
 
 
 @dataclass
@@ -36,14 +41,57 @@ class Report:
     """The result of some schedules: the first broken law of each seed that broke one."""
 
     tally: Tally
-    count: int = 0
+    played: set[int] = field(default_factory=set)
     broken: dict[int, str] = field(default_factory=dict)
 
     def add(self, other: Report) -> None:
         """Add another result."""
-        self.count += other.count
+        self.played |= other.played
         self.broken |= other.broken
         self.tally.add(other.tally)
+
+
+class Record:
+    """The results of the same run so far, in a file: the next run plays the rest.
+
+    Schedules of other sources would be other ones, so a file of other sources raises ValueError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._sources = digest_sources()
+
+    def read(self) -> Report:
+        """Read the results; empty without a file. Raises ValueError, which names the file."""
+        from tests.sim.schedule.tally import Tally
+
+        if not self._path.exists():
+            return Report(Tally())
+        found: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
+        if found["sources"] != self._sources:
+            raise ValueError(f"{self._path}: is of other sources; delete it")
+        tally = Tally(**{name: Counter(counts) for name, counts in found["tally"].items()})
+        return Report(tally, set(found["played"]), {int(seed): words for seed, words in found["broken"].items()})
+
+    def write(self, report: Report) -> None:
+        """Replace the results."""
+        found = {
+            "sources": self._sources,
+            "played": sorted(report.played),
+            "broken": report.broken,
+            "tally": vars(report.tally),
+        }
+        new = self._path.with_name(f"{self._path.name}.new")
+        new.write_text(json.dumps(found), encoding="utf-8")
+        new.replace(self._path)
+
+
+def digest_sources() -> str:
+    """Return the digest of the files on which the course of a schedule depends."""
+    digest = hashlib.sha256()
+    for path in sorted(path for folder in _SOURCES for path in (_ROOT / folder).rglob("*.py")):
+        digest.update(f"{path.relative_to(_ROOT)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def play_some(seeds: Sequence[int]) -> Report:
@@ -56,7 +104,7 @@ def play_some(seeds: Sequence[int]) -> Report:
     gc.freeze()  # the collector skips all objects that exist by now
     for seed in seeds:
         outcome = play(draw(seed))
-        report.count += 1
+        report.played.add(seed)
         report.tally.add(outcome.tally)
         if outcome.broken:
             wrong = outcome.broken[0]
@@ -67,39 +115,58 @@ def play_some(seeds: Sequence[int]) -> Report:
 
 def main(options: argparse.Namespace) -> int:
     """Play the schedules, and print counts and broken laws; return the exit code."""
-    from tests.sim.schedule.play import play
-    from tests.sim.schedule.schedule import draw
     from tests.sim.schedule.tally import Tally
 
-    began_s = said_s = time.monotonic()
-    report = Report(Tally())
-    seeds, size = range(options.seed, options.seed + options.schedules), 1 if options.until_broken else _BATCH
-    parts = _parts(seeds, workers=options.workers, size=size)
-    for part in parts:
-        report.add(part)
-        for seed, words in part.broken.items():
-            print(f"seed {seed}: {words}", flush=True)
-        if sys.stderr.isatty():
-            print(f"\r{report.count} of {options.schedules}", end="", file=sys.stderr, flush=True)
-        elif time.monotonic() - said_s >= _SAID_EVERY_S:
-            said_s = time.monotonic()
-            print(f"{report.count} of {options.schedules}", file=sys.stderr, flush=True)
-        if options.until_broken and report.broken:
-            parts.close()
-    took_s = time.monotonic() - began_s
+    record = Record(options.record) if options.record is not None else None
+    try:
+        report = record.read() if record is not None else Report(Tally())
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    began_s, before = time.monotonic(), len(report.played)
+    _play(options, report, record)
+    took_s, count = time.monotonic() - began_s, len(report.played) - before
     _show_counts(report.tally)
-    for seed in sorted(report.broken)[: options.show]:
-        _show_broken(play(draw(seed)), shrink_s=options.shrink)
-    rate = f"{report.count / took_s:.1f} a second, with {options.workers} workers"
-    print(f"{report.count} schedules in {took_s:.0f} s, {rate}")
+    _show_all_broken(options, report)
+    print(f"{count} schedules in {took_s:.0f} s, {count / took_s:.1f} a second, with {options.workers} workers")
+    if before:
+        print(f"{len(report.played)} schedules with the earlier runs")
     never = list_missing(report.tally)
     if never:
         print(f"never occurred: {', '.join(never)}")
     print(f"{len(report.broken)} broke a law" if report.broken else "no law was broken")
-    return 1 if report.broken or (never and report.count >= _LARGE) else 0
+    return 1 if report.broken or (never and len(report.played) >= _LARGE) else 0
 
 
-def _parts(seeds: range, *, workers: int, size: int) -> Generator[Report, None, None]:
+def _play(options: argparse.Namespace, report: Report, record: Record | None) -> None:
+    """Play the schedules that a report lacks, and add their results."""
+    said_s = time.monotonic()
+    seeds = [seed for seed in range(options.seed, options.seed + options.schedules) if seed not in report.played]
+    parts = _parts(seeds, workers=options.workers, size=1 if options.until_broken else _BATCH)
+    for part in parts:
+        report.add(part)
+        if record is not None:
+            record.write(report)
+        for seed, words in part.broken.items():
+            print(f"seed {seed}: {words}", flush=True)
+        if sys.stderr.isatty():
+            print(f"\r{len(report.played)} of {options.schedules}", end="", file=sys.stderr, flush=True)
+        elif time.monotonic() - said_s >= _SAID_EVERY_S:
+            said_s = time.monotonic()
+            print(f"{len(report.played)} of {options.schedules}", file=sys.stderr, flush=True)
+        if options.until_broken and report.broken:
+            parts.close()
+
+
+def _show_all_broken(options: argparse.Namespace, report: Report) -> None:
+    from tests.sim.schedule.play import play
+    from tests.sim.schedule.schedule import draw
+
+    for seed in sorted(report.broken)[: options.show]:
+        _show_broken(play(draw(seed)), shrink_s=options.shrink)
+
+
+def _parts(seeds: Sequence[int], *, workers: int, size: int) -> Generator[Report, None, None]:
     """Play in `workers` processes; yield the result of each batch."""
     batches = [seeds[start : start + size] for start in range(0, len(seeds), size)]
     if workers == 1 or len(batches) == 1:
@@ -174,6 +241,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=int, default=2, metavar="W", help="number of processes (2)")
     parser.add_argument("--show", type=int, default=_SHOWN, help=f"broken schedules to print in full ({_SHOWN})")
     parser.add_argument("--shrink", type=float, default=60.0, metavar="S", help="seconds to shorten each of these (60)")
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="keep the results in a file, and go on from it when run again"
+    )
     parser.add_argument("--until-broken", action="store_true", help="stop at the first batch that breaks a law")
     return parser
 
