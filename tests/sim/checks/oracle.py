@@ -379,6 +379,8 @@ class Oracle:
         own = self.world.all(home, "ResourceSyncRule").get(ObjectKey("", rule.name)) if home else None
         if not home or (own is not None and own["metadata"]["uid"] == uid):
             return Fate.STAYS
+        if own is not None and not marks_of(own).owner:
+            return Fate.OPEN  # it was created again: within the window it was not deleted
         return None if self._is_recorded(home, uid) else Fate.OPEN
 
     def _is_maker(self, rule: Rule, marks: Marks) -> bool:
