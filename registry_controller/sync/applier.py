@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import collections
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from registry_controller.api import meta
@@ -191,7 +192,9 @@ class Applier:
             unknown=before.unknown if before is not None else (),
         )
         marked = with_provenance(copy.manifest, provenance)
-        digest = self._updater.digest(marked)
+        # What a later version added comes from the copy itself: it changes no wish.
+        own = with_provenance(copy.manifest, replace(provenance, unknown=())) if provenance.unknown else marked
+        digest = self._updater.digest(own)
         marks = Marks(claim.owner, provenance, sync_disabled=inherited, go_written=False)
         return DesiredCopy(target, copy.gvk, marked, digest, marks, copy.status, copy.left)
 

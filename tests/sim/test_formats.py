@@ -13,6 +13,7 @@ from registry_controller.api.meta import OWNER, PROVENANCE, SYNC_DISABLED
 from registry_controller.api.tombstone import Tombstone, tombstone_manifest, withdrawal_manifest
 from registry_controller.core.decision.tombstones import LASTS
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.habits import Habit
 from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.cluster.transport import Fault
 
@@ -121,6 +122,32 @@ def test_fields_that_a_later_version_added_are_kept_when_the_copy_is_written(len
         b.delete("ConfigMap", "x", namespace="default")
         await group.settle()
         assert a.find("ConfigMap", "x", namespace="default") is None
+
+    simulate(play, n=2)
+
+
+@pytest.mark.clause("A1", "A10")
+def test_fields_that_a_later_version_added_cause_no_write_of_a_field_that_is_not_stored() -> None:
+    """The source has a later revision than the copy names, because its status changed."""
+
+    async def play(group: SimGroup) -> None:
+        await group.join()
+        a, b = group["a"], group["b"]
+        a.server.habits.add("Widget", Habit.PRUNES, "spec", "tier")
+        info = {"name": "x", "namespace": "default"}
+        b.create({"kind": "Widget", "metadata": info, "spec": {"value": "one", "tier": "gold"}})
+        widget = {"group": "sim.example", "version": "v1", "kind": "Widget"}
+        a.create(rule("widgets", widget, {"match": [{}], "mutations": {"syncStatus": True}}))
+        await group.settle()
+        b.replace({**b.get("Widget", "x", namespace="default"), "status": {"ready": 1}}, subresource="status")
+        await group.settle()
+        found = a.get("Widget", "x", namespace="default")
+        text = json.dumps({**json.loads(found["metadata"]["annotations"][PROVENANCE]), "later": "added"})
+        found["metadata"]["annotations"][PROVENANCE] = text
+        a.replace(found)
+        revision = a.get("Widget", "x", namespace="default")["metadata"]["resourceVersion"]
+        await group.settle()
+        assert a.get("Widget", "x", namespace="default")["metadata"]["resourceVersion"] == revision
 
     simulate(play, n=2)
 
