@@ -192,7 +192,7 @@ class Applier:
             unknown=before.unknown if before is not None else (),
         )
         marked = with_provenance(copy.manifest, provenance)
-        # What a later version added comes from the copy itself: it changes no wish.
+        # Fields that a later version added come from the copy itself: they change no wish.
         own = with_provenance(copy.manifest, replace(provenance, unknown=())) if provenance.unknown else marked
         digest = self._updater.digest(own)
         marks = Marks(claim.owner, provenance, sync_disabled=inherited, go_written=False)
