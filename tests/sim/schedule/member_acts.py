@@ -13,7 +13,7 @@ from registry_controller.core.decision.tombstones import LASTS
 from registry_controller.membership.quota import MOST_OF_ONE
 from tests.sim.checks.expected_copies import marks_of
 from tests.sim.cluster.clock import today
-from tests.sim.cluster.group import hand_over
+from tests.sim.cluster.group import carry_over, hand_over
 from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.schedule.drawing import another, nothing
 from tests.sim.schedule.object_acts import has_features
@@ -165,6 +165,17 @@ def carry_reference(giver: Member, taker: Member) -> bool:
     if taker.condition("Cluster", giver.name, "Ready").get("status") == "True":
         return False
     taker.replace({**held, "spec": {**held["spec"], "authInfo": found["spec"].get("authInfo")}})
+    return True
+
+
+def carry_rebuilt(giver: Member, taker: Member) -> bool:
+    """Carry a Cluster and its Secret over a Cluster of a former ID that a person carried: nobody else does (P11)."""
+    held = taker.find("Cluster", giver.name)
+    if giver.find("Cluster", giver.name) is None or not giver.find("Secret", giver.published, namespace=NAMESPACE):
+        return False
+    if held is None or held["spec"]["clusterID"] == giver.id or marks_of(held).owner:
+        return False
+    carry_over(giver, taker)
     return True
 
 

@@ -40,7 +40,7 @@ from tests.sim.cluster.operator import Program
 from tests.sim.cluster.refusal import Refusal
 from tests.sim.cluster.transport import Fault
 from tests.sim.schedule.faults import introduce_again
-from tests.sim.schedule.member_acts import carry_reference, carry_secret, take_forgery_back
+from tests.sim.schedule.member_acts import carry_rebuilt, carry_reference, carry_secret, take_forgery_back
 from tests.sim.schedule.program_acts import allow_collection
 from tests.sim.schedule.schedule import Schedule
 from tests.sim.schedule.stage import DEEDS, Stage, Step
@@ -209,6 +209,8 @@ def _reunite(stage: Stage) -> None:
     group.swap_all()
     for giver in group.members:
         for taker in group.members:
+            if giver is not taker and carry_rebuilt(giver, taker):
+                stage.observer.say(f"   the Cluster of {giver.name}, which was built anew, is carried to {taker.name}")
             if giver is not taker and carry_secret(giver, taker):
                 stage.observer.say(f"   the credentials of {giver.name} are carried to {taker.name}")
             if giver is not taker and carry_reference(giver, taker):
