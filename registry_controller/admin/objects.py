@@ -46,10 +46,8 @@ def message_of(cluster: Manifest) -> str:
     status = mapping(cluster.get("status"))
     if status.get("message"):
         return str(status["message"])
-    for condition in status.get("conditions") or ():
-        if mapping(condition).get("type") == "ClustersSynced" and condition.get("status") != "True":
-            return str(condition.get("message") or "")
-    return ""
+    condition = find_condition(cluster, "ClustersSynced")
+    return str(condition.get("message") or "") if condition.get("status") != "True" else ""
 
 
 def find_condition(manifest: Manifest, type_: str) -> Mapping[str, Any]:

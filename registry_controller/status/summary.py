@@ -23,6 +23,7 @@ from registry_controller.api.daemon_report import (
 from registry_controller.api.meta import ClusterUID
 from registry_controller.cache.registry import Registry
 from registry_controller.clusters.provider import ClusterProvider
+from registry_controller.core.status.merge import list_conditions
 
 _Status = Mapping[str, Any]
 
@@ -162,9 +163,7 @@ def _count_copies(entry: _Status) -> CopyCounts:
 
 
 def _find_condition(status: _Status | None, kind: str) -> _Status:
-    conditions = (status or {}).get("conditions")
-    found = conditions if isinstance(conditions, list | tuple) else ()
-    return next((one for one in found if isinstance(one, Mapping) and one.get("type") == kind), {})
+    return next((one for one in list_conditions(status) if one.get("type") == kind), {})
 
 
 def _find_since(current: _Status | None) -> str:

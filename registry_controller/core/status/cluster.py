@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from registry_controller.api.cluster import ClusterType, State
 from registry_controller.api.meta import CLUSTER, ClusterUID, spell_allowance
+from registry_controller.core.status.merge import list_conditions
 from registry_controller.core.status.missing_rules import RulesMissing, read_missing, spell_missing
 
 OWN_CLUSTER_MISSING: Final = "OwnClusterMissing"
@@ -288,9 +289,8 @@ def _build_rules_missing(facts: ClusterFacts) -> Mapping[str, Any] | None:
 
 def read_rules_missing(status: object) -> RulesMissing:
     """Return the rules that are missing, from the condition `RulesMissing` of a stored status."""
-    conditions = status.get("conditions") if isinstance(status, Mapping) else None
-    for condition in conditions if isinstance(conditions, list) else ():
-        if isinstance(condition, Mapping) and condition.get("type") == "RulesMissing":
+    for condition in list_conditions(status):
+        if condition.get("type") == "RulesMissing":
             return read_missing(str(condition.get("message"))) if condition.get("status") == "True" else RulesMissing()
     return RulesMissing()
 
@@ -321,9 +321,8 @@ def _build_auth_info_not_used(facts: ClusterFacts) -> Mapping[str, Any]:
 
 def read_other_way(status: object) -> str:
     """Return the message of the condition `AuthInfoNotUsed` of a stored status; empty where it does not hold."""
-    conditions = status.get("conditions") if isinstance(status, Mapping) else None
-    found = [one for one in conditions if isinstance(one, Mapping)] if isinstance(conditions, list) else []
-    held = (one for one in found if (one.get("type"), one.get("status")) == (AUTH_INFO_NOT_USED, "True"))
+    conditions = list_conditions(status)
+    held = (one for one in conditions if (one.get("type"), one.get("status")) == (AUTH_INFO_NOT_USED, "True"))
     return next((str(one.get("message") or "") for one in held), "")
 
 
@@ -363,9 +362,8 @@ def spell_warning(message: str) -> str:
 
 def read_deletions(status: object) -> Mapping[str, Any] | None:
     """Return the stored form of the limit on deletions from a stored status; None without one."""
-    conditions = status.get("conditions") if isinstance(status, Mapping) else None
-    for condition in conditions if isinstance(conditions, list) else ():
-        if isinstance(condition, Mapping) and condition.get("type") == DELETION_HALTED:
+    for condition in list_conditions(status):
+        if condition.get("type") == DELETION_HALTED:
             found = str(condition.get("message")).rpartition(f"; {_COUNTS} ")[2]
             pairs = (pair.partition("=") for pair in found.split())
             return {name: int(value) if _NUMBER.match(value) else value for name, _, value in pairs}

@@ -31,7 +31,7 @@ def merge_status(current: Status | None, wanted: Status, *, now: str) -> Status 
                 patch[field] = None
         elif not is_same_value(stored.get(field), value):
             patch[field] = _build_replacement(stored.get(field), value)
-    conditions = merge_conditions(_list_conditions(stored), _list_conditions(wanted), now=now)
+    conditions = merge_conditions(list_conditions(stored), list_conditions(wanted), now=now)
     if conditions is not None:
         patch["conditions"] = conditions
     return patch or None
@@ -62,9 +62,9 @@ def merge_conditions(stored: Sequence[Status], wanted: Sequence[Status], *, now:
 
 def find_transitions(current: Status | None, wanted: Status) -> list[Status]:
     """List the wanted conditions whose status or reason differs from the stored one, or that are new."""
-    stored = {condition.get("type"): condition for condition in _list_conditions(current or {})}
+    stored = {condition.get("type"): condition for condition in list_conditions(current)}
     found = []
-    for condition in _list_conditions(wanted):
+    for condition in list_conditions(wanted):
         if condition.get("status") is None:
             continue
         old = stored.get(condition["type"], {})
@@ -105,8 +105,9 @@ def _build_replacement(stored: object, wanted: Any) -> Any:
     return removed | {key: _build_replacement(stored.get(key), value) for key, value in wanted.items()}
 
 
-def _list_conditions(status: Status) -> Sequence[Status]:
-    found = status.get("conditions")
+def list_conditions(status: object) -> Sequence[Status]:
+    """List the conditions of a stored status, which may be anything."""
+    found = status.get("conditions") if isinstance(status, Mapping) else None
     return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list | tuple) else ()
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from registry_controller.api.meta import ClusterUID
+from registry_controller.core.status.merge import list_conditions
 from registry_controller.core.status.ready import build_readiness
 
 _MAX_PEERS: Final = 100
@@ -146,9 +147,7 @@ def read_deletions(status: object, owner: ClusterUID) -> Mapping[str, Any] | Non
 
 def read_causes(status: object) -> Sequence[str]:
     """List why a rule is not in step, from a stored status: the problems in `Stalled`, and what `clusters` names."""
-    conditions = status.get("conditions") if isinstance(status, Mapping) else None
-    found = [one for one in conditions if isinstance(one, Mapping)] if isinstance(conditions, list) else []
-    held = [one for one in found if (one.get("type"), one.get("reason")) == ("Stalled", _STALLED)]
+    held = [one for one in list_conditions(status) if (one.get("type"), one.get("reason")) == ("Stalled", _STALLED)]
     problems = [text for one in held for text in _NEXT_PROBLEM.split(str(one.get("message") or ""))]
     named = [text for entry in _list_entries(status) for text in _list_named(entry)]
     # A refused write is a problem here, too: `failures` has its beginning at least.
