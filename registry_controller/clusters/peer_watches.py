@@ -124,10 +124,8 @@ class PeerWatches:
 
     def _on_features_defined(self, state: DefinitionState, _: float) -> None:
         self.features.on_definition(state)
-        cache = self._sources.cache_of(self._cluster_id, meta.FEATURE)
-        if state is DefinitionState.NEXT and cache is not None:  # the watch may have listed before that was known
-            self._stop(meta.FEATURE, {}, {})
-            self._follow(cache)
+        if state is DefinitionState.NEXT:  # the watch may have listed before that was known
+            self._list_again(meta.FEATURE)
 
     def start(self, scope: asyncio.TaskGroup, reader: Reader, discovery: Discovery, *, name: str) -> None:
         """Watch and list over this connection, in tasks of that scope, until `stop`."""
@@ -166,6 +164,17 @@ class PeerWatches:
             if (cache.kind, selection) not in self._lists:
                 self._lists[cache.kind, selection] = _RunningTask(listing, self._list(cache, listing, self._connection))
 
+    def _list_again(self, kind: GVK) -> None:
+        """Restart the watches of a kind with a list. Their reflectors stay: they know which objects are gone."""
+        if self._connection is None:
+            return
+        for key, running in [*self._watches.items()]:
+            if key[0] == kind:
+                running.task.cancel()
+                reflector = self._reflectors[key]
+                reflector.swap(self._connection.reader, self._connection.discovery)
+                self._watches[key] = running._replace(task=self._start(reflector, key, self._connection))
+
     def _stop(
         self, kind: GVK, streams: Mapping[Selection, SelectionStream], lists: Mapping[Selection, SelectionList]
     ) -> None:
@@ -196,8 +205,11 @@ class PeerWatches:
                 check_room=lambda: check_room(kind, self._reflectors, peer=connection.name),
                 turns=self._sources.evaluations,
             )
-        name = f"reflect {connection.name} {kind} {selection}"
-        return connection.scope.create_task(reflector.run(), name=name)
+        return self._start(reflector, (kind, selection), connection)
+
+    def _start(self, reflector: Reflector, key: _WatchKey, connection: _Connection) -> asyncio.Task[Any]:
+        kind, selection = key
+        return connection.scope.create_task(reflector.run(), name=f"reflect {connection.name} {kind} {selection}")
 
     def _list(self, cache: SourceCache, listing: SelectionList, connection: _Connection) -> asyncio.Task[Any]:
         work = list_until_complete(

@@ -230,7 +230,7 @@ class Observer:
         found = [
             one
             for key in self.history.keys(entry.cluster, "Cluster")
-            for one in self.history.states_since(entry.cluster, "Cluster", key, at=entry.at - WINDOW_S)
+            for one in self.history.states_since(entry.cluster, "Cluster", key, at=self._known_since(entry))
             if one is not None
         ]
         return secret.name in [
@@ -374,7 +374,7 @@ class Observer:
             return True
         self._tally.clause("W9")
         key = ObjectKey("", entry.cluster)
-        own = self.history.states_since(entry.cluster, "Cluster", key, at=entry.at - WINDOW_S)
+        own = self.history.states_since(entry.cluster, "Cluster", key, at=self._known_since(entry))
         return any(
             names_cluster(state, entry.cluster, one["metadata"].get("labels") or {}) for one in own if one is not None
         )
@@ -415,7 +415,7 @@ class Observer:
         if name.startswith("cluster-registry-core"):
             yield next(rule for rule in self.oracle().rules(entry.cluster) if rule.name == name)
             return
-        key, since_s = ObjectKey("", name), entry.at - WINDOW_S
+        key, since_s = ObjectKey("", name), self._known_since(entry)
         since_s -= self.history.away_s(entry.cluster, *_RULES_ARE_DEFINED, since=since_s, until=entry.at)
         for found in self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=since_s):
             if found is not None:
@@ -662,7 +662,7 @@ class Observer:
                 break
             if undone is None or undone.change.kind.kind in kinds:
                 yield self.history.world_before(count)
-        at_s = max(since_s, entry.at - WINDOW_S)
+        at_s = max(since_s, self._known_since(entry))
         for key in self.history.keys(entry.cluster, "ResourceSyncRule"):
             _, *earlier = self.history.states_since(entry.cluster, "ResourceSyncRule", key, at=at_s)
             for found in earlier:
@@ -721,6 +721,12 @@ class Observer:
     ) -> Iterator[Manifest | None]:
         """List what an object was of late, and not before what the copy was made from."""
         return self.history.states_since(owner, kind, key, at=max(since_s, entry.at - WINDOW_S))
+
+    def _known_since(self, entry: Entry) -> float:
+        """Return from when on a daemon knows its own cluster: it hears nothing while its API server does not answer."""
+        since_s = entry.at - WINDOW_S
+        home = self._group.wire(entry.cluster, entry.cluster)
+        return since_s - home.broken_s(since=since_s, until=entry.at)
 
     def _habits(self, entry: Entry) -> Habits:
         return self.history.members[entry.cluster].server.habits

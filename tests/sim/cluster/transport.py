@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import itertools
 import math
 import random
 from collections import deque
@@ -97,6 +98,7 @@ class Wire:
         self.who = who
         self.fault = Fault.NONE
         self.unhung_s = float("-inf")
+        self._faults: list[tuple[float, Fault]] = []
         self.delay_s = (0.001, 0.02)
         self.lost = self.torn = self.lag = self.again = 0
         self.behind_s = self.late_s = 0.0
@@ -112,13 +114,22 @@ class Wire:
 
     def set(self, fault: Fault) -> None:
         """Break or mend the way."""
+        now = asyncio.get_running_loop().time()
         if self.fault is Fault.HUNG and fault is not Fault.HUNG:
-            self.unhung_s = asyncio.get_running_loop().time()
+            self.unhung_s = now
         self.fault = fault
+        self._faults.append((now, fault))
         if fault in (Fault.REFUSED, Fault.BROKEN):
             self.cut()
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def broken_s(self, *, since: float, until: float) -> float:
+        """Return for how many seconds of a time nothing came through."""
+        spans = itertools.pairwise([*self._faults, (until, Fault.NONE)])
+        return sum(
+            max(0.0, min(end, until) - max(since, at)) for (at, fault), (end, _) in spans if fault is not Fault.NONE
+        )
 
     def cut(self) -> None:
         """Reset what is open, with the requests that are on their way, and the answers."""

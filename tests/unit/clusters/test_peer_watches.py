@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from registry_controller.api import meta
+from registry_controller.api.errors import NotServed
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.members import Members
@@ -56,13 +57,34 @@ class Server:
         self.lists: list[Selection] = []
         self.streams: list[tuple[GVR, Selection]] = []
         self.objects: dict[str, str] = {}
+        self.features: list[str] = []
+        self.is_feature_defined = self.is_feature_served = True
+        self.deleted = asyncio.Event()
 
     @property
     def open(self) -> list[Selection]:
         return [selection for gvr, selection in self.streams if gvr == PLURALS[MAP]]
 
     async def resolve(self, kind: GVK) -> GVR:
+        if kind == meta.FEATURE and not self.is_feature_served:
+            raise NotServed(f"{kind} is not served")
         return PLURALS[kind]
+
+    async def may_create(self, kind: GVK) -> bool:
+        """Serve the next definition once it was seen in discovery: then no watch has listed before."""
+        self.is_feature_served = self.is_feature_served or self.is_feature_defined
+        return self.is_feature_defined
+
+    def invalidate(self, kind: GVK) -> None:
+        pass
+
+    def reinstall_features(self) -> None:
+        """Delete the definition of features with all of them: the watch names one, and ends before it names the others.
+
+        It is installed again when `is_feature_defined` is set.
+        """
+        self.is_feature_defined = self.is_feature_served = False
+        self.deleted.set()
 
     async def list_page(self, gvr: GVR, selection: Selection, *, query: Mapping[str, str]) -> bytes:
         if not selection.fields:  # else the question where the server's history stands
@@ -90,10 +112,23 @@ class Server:
         if is_initial:
             for name in self.objects if gvr == PLURALS[MAP] else ():
                 yield json.dumps({"type": "ADDED", "object": self._object(name)}).encode() + b"\n"
+            for name in self.features if gvr == PLURALS[meta.FEATURE] else ():
+                yield json.dumps({"type": "ADDED", "object": self._feature(name)}).encode() + b"\n"
             ends = {"k8s.io/initial-events-end": "true"}
             info = {"resourceVersion": "9", "annotations": ends}
             yield json.dumps({"type": "BOOKMARK", "object": {"metadata": info}}).encode() + b"\n"
+        if gvr == PLURALS[meta.FEATURE] and self.features:
+            await self.deleted.wait()
+            gone = self._feature(self.features[0], revision="10")
+            yield json.dumps({"type": "DELETED", "object": gone}).encode() + b"\n"
+            self.features.clear()
+            return
         await asyncio.get_running_loop().create_future()
+
+    def _feature(self, name: str, *, revision: str = "5") -> dict[str, Any]:
+        info = {"name": name, "uid": name, "resourceVersion": revision}
+        version = f"{meta.FEATURE.group}/{meta.FEATURE.version}"
+        return {"apiVersion": version, "kind": "ClusterFeature", "metadata": info, "spec": {"featureName": name}}
 
 
 class World:
@@ -237,4 +272,22 @@ async def test_a_kind_is_watched_once_over_a_new_connection_while_a_list_beside_
         world.start(scope)
         await settled()
         assert sorted(gvr for gvr, _ in world.server.streams) == sorted([meta.CLUSTERS, meta.FEATURES])
+        world.stop()
+
+
+@virtual
+async def test_features_that_went_with_their_definition_are_gone_after_the_list_of_the_next_one() -> None:
+    """A5: also those that the watch of the former definition did not name, whatever is read first of the next one."""
+    world = World()
+    world.server.features = ["one", "two"]
+    async with asyncio.TaskGroup() as scope:
+        world.start(scope)
+        await asyncio.sleep(1.0)
+        assert [feature.name for feature in world.watches.features.held or ()] == ["one", "two"]
+        world.server.reinstall_features()
+        await asyncio.sleep(30.0)
+        world.server.is_feature_defined = True
+        await asyncio.sleep(60.0)
+        assert world.watches.features.is_current
+        assert world.watches.features.held == ()
         world.stop()
