@@ -547,6 +547,7 @@ class Observer:
         for world in self._worlds(entry, since_s=since_s, owner=owner, kind=kind):
             oracle = Oracle(world)
             claims = oracle.claims(entry.cluster).get(place, [])
+            claims = [claim for claim in claims if not claim.disabled or claim.origin == Place(kind, key)]
             if not any(world.id_of(claim.owner) == marks.owner for claim in claims):
                 self._tally.clause("W3")
                 if oracle.fate(entry.cluster, before) is not Fate.STAYS:
