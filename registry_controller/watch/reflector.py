@@ -52,10 +52,10 @@ class WatchScope:
     """The objects that a reflector follows, and how.
 
     With `metadata_only` the server is asked for the metadata of the objects alone. `uses_watch_list` allows to stream
-    the initial list (WatchList). Without `resumes`, every broken stream is followed
-    by a list, so that nothing reported as complete is from before the break. With `awaits_present`, an error ends once
-    the watch has shown every change up to the revision that the server had when it answered again. Otherwise it ends
-    as the watch is opened, before those changes come.
+    the initial list (WatchList). Without `resumes`, every broken stream is followed by a list, so that nothing reported
+    as complete is from before the break. Without `resumes_unchanged`, so is one that broke while no change since the
+    last list was known. With `awaits_present`, an error ends once the watch has shown every change up to the revision
+    that the server had when it answered again. Otherwise it ends as the watch is opened, before those changes come.
     """
 
     kind: GVK
@@ -63,6 +63,7 @@ class WatchScope:
     metadata_only: bool = False
     uses_watch_list: bool = True
     resumes: bool = True
+    resumes_unchanged: bool = True
     awaits_present: bool = False
 
 
@@ -205,10 +206,11 @@ class Reflector:
         """Return whether the history of the server contains the delivered changes; require a list otherwise.
 
         A server that was restored from a backup may be past the present position again. So the object that changed
-        last is compared, too. The answer to a deletion has no revision: nothing compares it with the history.
+        last is compared, too. A list does not show what changed last: it may be a deletion, which a restore undoes.
+        The answer to a deletion has no revision: nothing compares it with the history.
         """
         delivery, scope = self._delivery, self._scope
-        if delivery.misses_deletion:
+        if delivery.misses_deletion or (delivery.is_unchanged and not scope.resumes_unchanged):
             delivery.resume_at = ""
             return False
         last, reached = delivery.changed_last, delivery.reached

@@ -66,7 +66,8 @@ class Delivery:
     `resume_at` is the resourceVersion from which a watch resumes, empty before a complete list; `revision` is the
     same as a number. `is_tainted` is True after an object that could not be read, until the next list. `is_stalled` is
     True between an error and the recovery from it, `is_interrupted` from an early end of the watch to the next one.
-    `awaited` is the revision that the watch must reach before the recovery, 0 where it recovers as it begins.
+    `awaited` is the revision that the watch must reach before the recovery, 0 where it recovers as it begins. `listed`
+    is the revision of the last list.
     """
 
     def __init__(self, handler: EventHandler, *, limiter: KindLimiter, check_room: Callable[[], None]) -> None:
@@ -77,7 +78,7 @@ class Delivery:
         self.revision = 0
         self.is_tainted = False
         self.is_stalled = self.is_interrupted = False
-        self.awaited = 0
+        self.awaited = self.listed = 0
         self._delivered: LastChange | None = None
 
     @property
@@ -87,9 +88,18 @@ class Delivery:
 
     @property
     def changed_last(self) -> LastChange | None:
-        """Return the last known change, None without one: a write whose event was not delivered, or an event."""
+        """Return the last known change: a write whose event was not delivered, an event, or the newest listed object.
+
+        None without any.
+        """
         written = self._handler.written_last
         return written if written is not None and written.revision > self.revision else self._delivered
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Return whether no change since the last list is known. What changed last before it may be a deletion."""
+        last = self.changed_last
+        return last is None or last.revision <= self.listed
 
     def request_list(self) -> int:
         """Note that a list is requested; return the revision that it has at least, unless it shows another history."""
@@ -134,7 +144,7 @@ class Delivery:
                 self._handler.on_delete(key, None)
         self._keys.end()
         self.resume_at = resource_version
-        self.revision = revision(resource_version)
+        self.revision = self.listed = revision(resource_version)
         if self.is_tainted:
             return
         self._handler.on_synced(self.revision)

@@ -82,6 +82,36 @@ def test_a_copy_by_a_state_of_its_rule_that_the_restore_undid_is_followed(bump: 
     simulate(scenario, n=2)
 
 
+@pytest.mark.clause("R4")
+@pytest.mark.parametrize("bump", BUMPS)
+def test_a_copy_that_comes_back_goes_though_no_watch_has_shown_its_deletion(bump: int) -> None:
+    """The daemon has listed its kind since; the server passes that revision before a watch goes on."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        here.create(_rule(LABELS, "Delete"))
+        for name in ("kept", "deleted"):
+            owner.create(config_map(name, {"value": "1"}, labels=LABELS))
+        await group.settle()
+        backup = here.server.store.backup()
+        owner.delete("ConfigMap", "deleted", namespace="default")
+        await group.settle()
+        await here.restart()
+        await group.settle()
+        listed = here.server.store.revision
+        group.cut("a")
+        here.server.store.restore(backup, bump=bump)
+        for number in range(100):
+            here.create(config_map(f"native-{number}", {}))
+        assert here.server.store.revision > listed
+        await group.settle()
+        copies = [one for one in here.list("ConfigMap", namespace="default") if "native" not in one["metadata"]["name"]]
+        assert [one["metadata"]["name"] for one in copies] == ["kept"]
+
+    simulate(scenario, n=2)
+
+
 @pytest.mark.clause("A1")
 @pytest.mark.parametrize("bump", BUMPS)
 def test_copies_made_since_the_backup_are_made_again_though_their_events_were_late(bump: int) -> None:

@@ -8,8 +8,9 @@ from typing import Final
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ObjectKey
-from tests.sim.checks.expected_copies import Marks, marks_of
+from tests.sim.checks.expected_copies import Marks, Place, key_of, marks_of
 from tests.sim.checks.history import Entry, History
+from tests.sim.checks.oracle import Oracle
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.cluster.member import Member
@@ -23,7 +24,7 @@ Break = Callable[[str, str, str], None]
 
 @dataclass
 class _Loss:
-    """A definition that went: whose daemon was told so, and which copies there were of each rule, by their uids.
+    """A definition that went: whose daemon was told so, and which wanted copies there were of each rule, by their uids.
 
     `asked_for` is the object of that kind for which they were made; None where each was made of one of its own.
     """
@@ -65,14 +66,17 @@ class LostDefinitions:
             self._note_copies(loss, _is_for_gold)
 
     def _note_copies(self, loss: _Loss, is_concerned: Callable[[Member, Marks], bool]) -> None:
+        oracle = Oracle(self._history.world())
         for name, member in self._history.members.items():
+            claims = oracle.claims(name)
             for written in WRITTEN if name != loss.owner else ():
                 for found in member.list(written):
-                    marks = marks_of(found)
+                    marks, place = marks_of(found), Place(written, key_of(found))
                     is_owners = marks.owner == self._history.ids[loss.owner] and "source" in marks.provenance
-                    if is_owners and is_concerned(member, marks):
-                        place = (name, str(marks.provenance.get("rule", "")))
-                        loss.copies.setdefault(place, set()).add(found["metadata"]["uid"])
+                    is_wanted = any(claim.owner == loss.owner for claim in claims.get(place, ()))
+                    if is_owners and is_wanted and is_concerned(member, marks):
+                        rule = (name, str(marks.provenance.get("rule", "")))
+                        loss.copies.setdefault(rule, set()).add(found["metadata"]["uid"])
 
     def see_answer(self, at: Member, path: str, status: int, *, who: Member) -> None:
         """Look whether somebody knows from an answer that a kind is not served, or soon will not be."""

@@ -265,6 +265,8 @@ def allow_deletions(stage: Stage) -> bool:
         for rule in member.list("ResourceSyncRule"):
             entries = (rule.get("status") or {}).get("clusters") or ()
             moments = [moment for one in entries if (moment := (one.get("deletions") or {}).get("haltedAt"))]
+            halted = member.condition("ResourceSyncRule", rule["metadata"]["name"], "DeletionHalted")
+            moments.sort(key=str(halted.get("message")).count, reverse=True)  # the one that a person is asked to name
             if moments and _is_due(member, rule, moments[0]):
                 found = True
                 stage.observer.say(f"   {member.name} allows what {rule['metadata']['name']} halted at {moments[0]}")
