@@ -171,7 +171,7 @@ class LocalCluster:
         reflector = Reflector(
             reader=self._reader,
             discovery=self.discovery,
-            scope=WatchScope(kind, selection, resumes_unchanged=False),
+            scope=WatchScope(kind, selection),
             handler=sink,
         )
         task = self._scope.create_task(reflector.run(), name=f"reflect local {purpose} {kind} {selection}")

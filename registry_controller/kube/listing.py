@@ -42,6 +42,7 @@ class _ListRequest(NamedTuple):
 class _ListMeta(msgspec.Struct):
     resource_version: str = msgspec.field(name="resourceVersion", default="")
     next: str = msgspec.field(name="continue", default="")
+    remaining: int | None = msgspec.field(name="remainingItemCount", default=None)
 
 
 class _List(msgspec.Struct):
@@ -53,8 +54,8 @@ class Page:
     """A page of a list. `is_first` is True again after a restart, which makes earlier pages invalid.
 
     A watch begins at `resource_version` after the last page. `next_token` requests the next page, and `size` is the
-    number of items. `items` decodes the items once, during the iteration; `refused` then counts those that are not
-    objects of the kind.
+    number of items. `remaining` is the number of those in later pages, None where the server does not count. `items`
+    decodes the items once, during the iteration; `refused` then counts those that are not objects of the kind.
     """
 
     def __init__(self, found: _List, *, kind: _ListRequest, is_first: bool) -> None:
@@ -62,6 +63,7 @@ class Page:
         self.is_first = is_first
         self.next_token = found.metadata.next
         self.is_last = not self.next_token
+        self.remaining = 0 if self.is_last else found.metadata.remaining
         self.size = len(found.items or ())
         self.refused = 0
         self.items = self._decode(found.items or (), kind)
@@ -163,6 +165,17 @@ async def read_present(
         what = _ListRequest(kind, gvr, place, metadata_only)
         page = await _read_page(reader, what, next_token="", page_size=1, is_first=True)
         return revision(page.resource_version), next(page.items, None)
+
+
+async def count_present(
+    reader: Reader, gvr: GVR, selection: Selection, *, kind: GVK, metadata_only: bool = False
+) -> int | None:
+    """Count the objects of a selection by a quorum read; None where the server does not, because labels select."""
+    reader = reader.of_metadata() if metadata_only else reader
+    async with reader.turns:
+        what = _ListRequest(kind, gvr, selection, metadata_only)
+        page = await _read_page(reader, what, next_token="", page_size=1, is_first=True)
+        return None if page.remaining is None else page.size + page.remaining
 
 
 def _decode_list(answer: bytes, *, gvr: GVR) -> _List:

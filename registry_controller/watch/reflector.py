@@ -29,7 +29,7 @@ from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery, has_definition
 from registry_controller.kube.failures import explain_timeout
-from registry_controller.kube.listing import list_objects, read_present
+from registry_controller.kube.listing import count_present, list_objects, read_present
 from registry_controller.kube.watch import WatchEvent, WatchEventType, watch_events
 from registry_controller.watch.event_handler import EventHandler
 from registry_controller.watch.fairness import EvaluationLimiter
@@ -52,10 +52,10 @@ class WatchScope:
     """The objects that a reflector follows, and how.
 
     With `metadata_only` the server is asked for the metadata of the objects alone. `uses_watch_list` allows to stream
-    the initial list (WatchList). Without `resumes`, every broken stream is followed by a list, so that nothing reported
-    as complete is from before the break. Without `resumes_unchanged`, so is one that broke while no change since the
-    last list was known. With `awaits_present`, an error ends once the watch has shown every change up to the revision
-    that the server had when it answered again. Otherwise it ends as the watch is opened, before those changes come.
+    the initial list (WatchList). Without `resumes`, every broken stream is followed
+    by a list, so that nothing reported as complete is from before the break. With `awaits_present`, an error ends once
+    the watch has shown every change up to the revision that the server had when it answered again. Otherwise it ends
+    as the watch is opened, before those changes come.
     """
 
     kind: GVK
@@ -63,7 +63,6 @@ class WatchScope:
     metadata_only: bool = False
     uses_watch_list: bool = True
     resumes: bool = True
-    resumes_unchanged: bool = True
     awaits_present: bool = False
 
 
@@ -206,11 +205,12 @@ class Reflector:
         """Return whether the history of the server contains the delivered changes; require a list otherwise.
 
         A server that was restored from a backup may be past the present position again. So the object that changed
-        last is compared, too. A list does not show what changed last: it may be a deletion, which a restore undoes.
-        The answer to a deletion has no revision: nothing compares it with the history.
+        last is compared, too. The answer to a deletion has no revision: nothing compares it with the history. A list
+        shows the object that changed last, but not whether another one was deleted after that. So the number of objects
+        is compared, too, where no change since the list is known.
         """
         delivery, scope = self._delivery, self._scope
-        if delivery.misses_deletion or (delivery.is_unchanged and not scope.resumes_unchanged):
+        if delivery.misses_deletion or (delivery.is_unchanged and not await self._has_same_count(gvr)):
             delivery.resume_at = ""
             return False
         last, reached = delivery.changed_last, delivery.reached
@@ -225,6 +225,13 @@ class Reflector:
             return True
         delivery.reset(forgets_revision=is_behind)
         return False
+
+    async def _has_same_count(self, gvr: GVR) -> bool:
+        scope = self._scope
+        count = await count_present(
+            self._reader, gvr, scope.selection, kind=scope.kind, metadata_only=scope.metadata_only
+        )
+        return count == self.size
 
     async def _stream_list(self, gvr: GVR) -> bool:
         """List and watch in one stream (WatchList); return False when the server does not offer that."""

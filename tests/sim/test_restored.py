@@ -83,31 +83,36 @@ def test_a_copy_by_a_state_of_its_rule_that_the_restore_undid_is_followed(bump: 
 
 
 @pytest.mark.clause("R4")
+@pytest.mark.parametrize("match", [{"labels": [{"matchLabels": LABELS}]}, {}], ids=["labels", "everything"])
+@pytest.mark.parametrize("where", ["a", "b"])
 @pytest.mark.parametrize("bump", BUMPS)
-def test_a_copy_that_comes_back_goes_though_no_watch_has_shown_its_deletion(bump: int) -> None:
-    """The daemon has listed its kind since; the server passes that revision before a watch goes on."""
+def test_a_deletion_that_a_restore_undoes_is_noticed_though_no_watch_has_shown_it(
+    bump: int, where: str, match: dict[str, Any]
+) -> None:
+    """The daemon has listed the kind since; the server passes that revision before a watch goes on."""
 
     async def scenario(group: SimGroup) -> None:
         await group.join()
-        here, owner = group["a"], group["b"]
-        here.create(_rule(LABELS, "Delete"))
+        here, owner, restored = group["a"], group["b"], group[where]
+        made = rule("wishes", CONFIG_MAP, {"match": [{**match, "namespaces": ["default"]}]}, deletionPolicy="Delete")
+        here.create(made | {"metadata": {**made["metadata"], "annotations": {meta.SYNC_DISABLED: "true"}}})
         for name in ("kept", "deleted"):
             owner.create(config_map(name, {"value": "1"}, labels=LABELS))
         await group.settle()
-        backup = here.server.store.backup()
+        backup = restored.server.store.backup()
         owner.delete("ConfigMap", "deleted", namespace="default")
         await group.settle()
         await here.restart()
         await group.settle()
-        listed = here.server.store.revision
-        group.cut("a")
-        here.server.store.restore(backup, bump=bump)
+        listed = restored.server.store.revision
+        group.cut(where)
+        restored.server.store.restore(backup, bump=bump)
         for number in range(100):
-            here.create(config_map(f"native-{number}", {}))
-        assert here.server.store.revision > listed
+            restored.create({"kind": "Namespace", "metadata": {"name": f"native-{number}"}})
+        assert restored.server.store.revision > listed
         await group.settle()
-        copies = [one for one in here.list("ConfigMap", namespace="default") if "native" not in one["metadata"]["name"]]
-        assert [one["metadata"]["name"] for one in copies] == ["kept"]
+        found = {one["metadata"]["name"] for one in here.list("ConfigMap", namespace="default")}
+        assert found == ({"kept"} if where == "a" else {"kept", "deleted"})
 
     simulate(scenario, n=2)
 

@@ -323,8 +323,10 @@ class ApiServer:
         else:
             revision, items = self.store.revision, select(self.store, request)
         limit = int(request.query.get("limit") or 0) or len(items)
-        info = {"resourceVersion": str(revision)}
+        info: Manifest = {"resourceVersion": str(revision)}
         if len(items) > limit:
+            if not {"labelSelector", "fieldSelector"} & request.query.keys():
+                info["remainingItemCount"] = len(items) - limit
             info["continue"] = base64.b64encode(f"{revision}:{len(self._pages)}".encode()).decode()
             self._pages[info["continue"]] = (revision, items[limit:])
         is_typed = kind.custom or request.metadata_only

@@ -58,7 +58,8 @@ FOREVER = 3600.0
 class Server:
     """A Reader whose answers are scripted; when the script ends, streams stay open and quiet.
 
-    `present` has the revisions of single objects that are not there as they were last delivered; None for none.
+    `present` has the revisions of single objects that are not there as they were last delivered; None for none. The
+    `stored` ones are those that were delivered; when they are counted, there are `uncounted` more.
     """
 
     server = "https://fake.test"
@@ -81,6 +82,8 @@ class Server:
         self.present = present or {}
         self.asked: list[dict[str, str]] = []
         self.closed = asyncio.Event()
+        self.stored: set[str] = set()
+        self.uncounted: int | None = 0
 
     async def get_path(self, path: str, *, timeout_s: float = 10.0, limit_bytes: int = 0) -> bytes:
         self.answers += 1
@@ -89,6 +92,9 @@ class Server:
     async def list_page(
         self, gvr: GVR, selection: Selection, *, query: Mapping[str, str], limit_bytes: int = 0, timeout_s: float = 60.0
     ) -> bytes:
+        if query["limit"] == "1" and not selection.fields:
+            self.answers += 1
+            return self._count()
         self.asked.append(dict(query) | ({"fieldSelector": selection.fields} if selection.fields else {}))
         await asyncio.sleep(0)
         if selection.fields:
@@ -103,7 +109,20 @@ class Server:
         self.answers += 1
         if isinstance(answer, Exception):
             raise answer
+        with contextlib.suppress(ValueError):
+            found = json.loads(answer)
+            self.stored = {one["metadata"]["name"] for one in found.get("items") or ()}
         return answer
+
+    def _count(self) -> bytes:
+        if self.uncounted is None:
+            return listing(self.build("one", 1), revision=1, more="more")
+        items, rest = [self.build(name, 1) for name in self.stored], self.uncounted
+        if len(items) + rest < 2:
+            return listing(*items, revision=1)
+        found = json.loads(listing(*items[:1], revision=1, more="more"))
+        found["metadata"]["remainingItemCount"] = len(items) + rest - len(items[:1])
+        return json.dumps(found).encode()
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -128,7 +147,15 @@ class Server:
                         await self.closed.wait()
                         raise errors.Unreachable("closed")
             else:
+                self._store(chunk)
                 yield chunk
+
+    def _store(self, chunk: bytes) -> None:
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            event = json.loads(chunk)
+            change = self.stored.discard if event["type"] == "DELETED" else self.stored.add
+            if event["type"] != "BOOKMARK":
+                change(event["object"]["metadata"]["name"])
 
 
 class Diary(EventHandler):
@@ -563,6 +590,7 @@ async def test_a_server_that_comes_back_refusing_is_asked_again_soon(monkeypatch
 async def test_a_swapped_connection_resumes_without_a_stall() -> None:
     old = Server(streams=[[*INITIAL, FOREVER]])
     new: Any = Server(streams=[[line("ADDED", obj("c", 21)), FOREVER]])
+    new.stored = old.stored
     follower = Follower(old)
 
     def holds() -> bool:
@@ -767,6 +795,23 @@ async def test_p6_a_server_whose_history_goes_on_is_resumed() -> None:
     follower = Follower(Server(streams=streams, revisions=[9]))
     await follower.hears("+a@3", "+b@4", "complete", "+a@10")
     assert follower.server.asked[-1]["resourceVersion"] == "9"
+
+
+@pytest.mark.parametrize("uncounted", [1, None], ids=["there is one more", "the server does not count"])
+async def test_r4_a_server_that_may_have_another_number_of_objects_than_its_list_is_listed_anew(
+    uncounted: int | None,
+) -> None:
+    """A restore undoes a deletion: no object of the list shows that."""
+    follower = Follower(Server(streams=[list(INITIAL), [*INITIAL, FOREVER]], revisions=[9]))
+    follower.server.uncounted = uncounted
+    await follower.hears("+a@3", "+b@4", "complete", "+a@3", "+b@4", "complete")
+
+
+async def test_r4_a_change_since_the_list_shows_the_history_without_a_count() -> None:
+    streams = [[*INITIAL, line("MODIFIED", obj("a", 10))], [line("MODIFIED", obj("a", 11)), FOREVER]]
+    follower = Follower(Server(streams=streams, revisions=[10], present={"a": 10}))
+    follower.server.uncounted = None
+    await follower.hears("+a@3", "+b@4", "complete", "+a@10", "+a@11")
 
 
 WIDGETS = {"resources": [{"name": "widgets", "kind": "Widget", "namespaced": True, "verbs": ["list", "watch"]}]}
