@@ -10,6 +10,7 @@ from registry_controller.api import meta
 from registry_controller.api.cluster import Cluster, read_cluster
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey
+from registry_controller.core.status import merge
 
 
 def key_of(manifest: Manifest) -> ObjectKey:
@@ -52,8 +53,7 @@ def message_of(cluster: Manifest) -> str:
 
 def find_condition(manifest: Manifest, type_: str) -> Mapping[str, Any]:
     """Return a condition of an object; empty if it is missing."""
-    conditions = mapping(manifest.get("status")).get("conditions") or ()
-    return next((found for one in conditions if (found := mapping(one)).get("type") == type_), {})
+    return merge.find_condition(manifest.get("status"), type_)
 
 
 def read_time(text: object) -> datetime | None:

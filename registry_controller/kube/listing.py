@@ -160,22 +160,23 @@ async def read_present(
         is_named = selection.fields.startswith(_NAME)
         fields = selection.fields if is_named else ",".join(filter(None, (_NAME + key.name, selection.fields)))
         place = Selection(namespace=key.namespace, labels=selection.labels, fields=fields)
-    reader = reader.of_metadata() if metadata_only else reader
-    async with reader.turns:
-        what = _ListRequest(kind, gvr, place, metadata_only)
-        page = await _read_page(reader, what, next_token="", page_size=1, is_first=True)
-        return revision(page.resource_version), next(page.items, None)
+    page = await _read_one(reader, _ListRequest(kind, gvr, place, metadata_only))
+    return revision(page.resource_version), next(page.items, None)
 
 
 async def count_present(
     reader: Reader, gvr: GVR, selection: Selection, *, kind: GVK, metadata_only: bool = False
 ) -> int | None:
     """Count the objects of a selection by a quorum read; None where the server does not, because labels select."""
-    reader = reader.of_metadata() if metadata_only else reader
+    page = await _read_one(reader, _ListRequest(kind, gvr, selection, metadata_only))
+    return None if page.remaining is None else page.size + page.remaining
+
+
+async def _read_one(reader: Reader, what: _ListRequest) -> Page:
+    """Read the first object of a selection."""
+    reader = reader.of_metadata() if what.metadata_only else reader
     async with reader.turns:
-        what = _ListRequest(kind, gvr, selection, metadata_only)
-        page = await _read_page(reader, what, next_token="", page_size=1, is_first=True)
-        return None if page.remaining is None else page.size + page.remaining
+        return await _read_page(reader, what, next_token="", page_size=1, is_first=True)
 
 
 def _decode_list(answer: bytes, *, gvr: GVR) -> _List:

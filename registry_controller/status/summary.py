@@ -23,7 +23,7 @@ from registry_controller.api.daemon_report import (
 from registry_controller.api.meta import ClusterUID
 from registry_controller.cache.registry import Registry
 from registry_controller.clusters.provider import ClusterProvider
-from registry_controller.core.status.merge import list_conditions
+from registry_controller.core.status.merge import find_condition
 
 _Status = Mapping[str, Any]
 
@@ -79,7 +79,7 @@ class StatusSummary:
 
     def note_rule(self, name: str, status: _Status) -> None:
         """Record the status of a rule."""
-        ready = _find_condition(status, "Ready")
+        ready = find_condition(status, "Ready")
         found = _RuleNote(
             ready.get("status") or "Unknown",
             ready.get("reason") or "",
@@ -162,10 +162,6 @@ def _count_copies(entry: _Status) -> CopyCounts:
     )
 
 
-def _find_condition(status: _Status | None, kind: str) -> _Status:
-    return next((one for one in list_conditions(status) if one.get("type") == kind), {})
-
-
 def _find_since(current: _Status | None) -> str:
     """Return the time of the last change of the stored condition `Ready`; empty where there is none."""
-    return str(_find_condition(current, "Ready").get("lastTransitionTime") or "")
+    return str(find_condition(current, "Ready").get("lastTransitionTime") or "")

@@ -97,3 +97,39 @@ class LoopYielder:
         if loop.time() - self.since_s >= TURN_S:
             await asyncio.sleep(0)
             self.since_s = loop.time()
+
+
+class KindLimiter:
+    """Limits the work of one task, all of one sort. It also yields after each 10 ms of short evaluations.
+
+    A task that had no work for over 10 ms waited for its server, so that other tasks had their turn.
+    """
+
+    def __init__(self, turns: EvaluationLimiter, sort: Hashable) -> None:
+        self._turns = turns
+        self._sort = sort
+        self._yielder = LoopYielder()
+        self._worked_s = 0.0
+
+    def measure(self) -> Measurement:
+        """Measure an evaluation."""
+        return self._turns.measure(self._sort)
+
+    def end_evaluation(self, *, began_s: float) -> None:
+        """End an evaluation, which began at `began_s` of the loop's time and contained no await."""
+        turns, self._worked_s = self._turns, asyncio.get_running_loop().time()
+        if turns.long_sorts or self._worked_s - began_s > TURN_S:
+            turns.end_evaluation(self._sort, began_s=began_s, ended_s=self._worked_s)
+
+    def must_wait(self) -> bool:
+        """Return whether `wait` may have to wait or to yield; otherwise an evaluation may start at once."""
+        turns, now_s = self._turns, asyncio.get_running_loop().time()
+        if now_s - self._worked_s > TURN_S:
+            self._yielder.since_s = now_s
+        self._worked_s = now_s
+        return turns.has_new_sort or self._sort in turns.long_sorts or now_s - self._yielder.since_s >= TURN_S
+
+    async def wait(self) -> None:
+        """Wait before an evaluation, and yield to other tasks when that is due."""
+        await self._yielder.yield_if_due()
+        await self._turns.wait(self._sort)

@@ -12,10 +12,10 @@ from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.listing import list_objects
 from registry_controller.kube.object import PartialObject
-from registry_controller.watch.fairness import EvaluationLimiter
+from registry_controller.watch.fairness import EvaluationLimiter, KindLimiter
 from registry_controller.watch.reflector import ServerObserver, proves_life
 from registry_controller.watch.retry import RetryDelay
-from registry_controller.watch.stream import KindLimiter, SelectionStream
+from registry_controller.watch.stream import SelectionStream
 
 _OUTDATED: Final = "list {} ({}): it is older than the objects of the watch"
 

@@ -31,10 +31,10 @@ from registry_controller.kube.discover import Discovery, has_definition
 from registry_controller.kube.failures import explain_timeout
 from registry_controller.kube.listing import count_present, list_objects, read_present
 from registry_controller.kube.watch import WatchEvent, WatchEventType, watch_events
+from registry_controller.watch.delivery import Delivery
 from registry_controller.watch.event_handler import EventHandler
-from registry_controller.watch.fairness import EvaluationLimiter
+from registry_controller.watch.fairness import EvaluationLimiter, KindLimiter
 from registry_controller.watch.retry import RetryDelay
-from registry_controller.watch.stream import Delivery, KindLimiter
 
 _WATCH_S: Final = (240, 290)  # below 290 s, so that a lost right is noticed
 _TAINTED_WATCH_S: Final = (30, 60)  # an object could not be read: list again soon

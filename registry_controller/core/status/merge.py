@@ -111,6 +111,11 @@ def list_conditions(status: object) -> Sequence[Status]:
     return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list | tuple) else ()
 
 
+def find_condition(status: object, type_: str) -> Status:
+    """Return a condition of a stored status, which may be anything; empty if it is missing."""
+    return next((item for item in list_conditions(status) if item.get("type") == type_), {})
+
+
 def _is_same_condition(old: Status, new: Status) -> bool:
     """Return whether a stored condition is the wanted one.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from registry_controller.watch.fairness import EvaluationLimiter
-from registry_controller.watch.stream import KindLimiter
+from registry_controller.watch.fairness import EvaluationLimiter, KindLimiter
 from tests.sim.cluster.loop import VirtualLoop, virtual
 
 LONG_S = 0.02

@@ -19,8 +19,8 @@ from registry_controller.core.backoff import backoff_s
 from registry_controller.kube.connect import PAGES, LineBudget
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.object import PartialObject
+from registry_controller.watch import delivery, retry
 from registry_controller.watch import reflector as module
-from registry_controller.watch import retry, stream
 from registry_controller.watch.event_handler import EventHandler, LastChange
 from registry_controller.watch.reflector import Reflector, WatchScope
 
@@ -511,7 +511,7 @@ async def test_a_line_in_small_pieces_takes_little_more_than_what_it_says() -> N
 async def test_a_stream_that_goes_on_when_it_was_to_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """P6: whoever resets silence by a bookmark now and then cannot hold a stream open for ever."""
     monkeypatch.setattr(module, "_WATCH_S", (0, 0))
-    monkeypatch.setattr(module, "_OVERTIME_S", 0.1)
+    monkeypatch.setattr(module, "_OVERTIME_S", 0.5)
     drip: list[Any] = [*INITIAL, *([0.05, bookmark(12)] * 1000)]
     follower = Follower(Server(streams=[drip, [FOREVER]]))
     await follower.until(lambda: len(follower.server.asked) > 2, within_s=30.0)
@@ -523,7 +523,7 @@ async def test_a_stream_that_goes_on_when_it_was_to_end_is_left(monkeypatch: pyt
 async def test_a_server_that_offers_too_much_is_left_and_asked_again_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     """P6: what was heard stays; nothing is complete, so nothing is deleted."""
     monkeypatch.setattr(retry, "_REFUSED_CAP_S", 60.0)
-    monkeypatch.setattr(stream, "_CHECKED_EVERY", 1)
+    monkeypatch.setattr(delivery, "_CHECKED_EVERY", 1)
 
     def check_room() -> None:
         if follower.diary.lines:
@@ -704,7 +704,7 @@ async def test_o3_a_server_that_did_not_end_the_watch_itself_is_asked_whether_it
 ) -> None:
     """R4: its virtual machine may have been reset to a snapshot, which answers nothing on the old connection."""
     monkeypatch.setattr(module, "_WATCH_S", (0, 0))
-    monkeypatch.setattr(module, "_OVERTIME_S", 0.1)
+    monkeypatch.setattr(module, "_OVERTIME_S", 0.5)
     anew = [line("ADDED", obj("a", 2)), bookmark(5, ends=True), FOREVER]
     follower = Follower(Server(streams=[[*INITIAL, end], anew], revisions=[5]))
     await follower.hears("+a@3", "+b@4", "complete", *heard, "outdated", "+a@2", "-b", "complete")
