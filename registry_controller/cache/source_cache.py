@@ -335,9 +335,13 @@ class SourceCache:
         """Do nothing: the objects of the peer are compared with the known ones when it answers again."""
 
     def on_stream_reset(self, stream: SelectionStream) -> None:
-        """Note that a stream is listed again; `SourceRecords.is_behind` handles older states of its objects."""
+        """Note that a stream is listed again, perhaps from another history.
+
+        `SourceRecords.is_behind` handles older states of its objects.
+        """
         if self._closed:
             return
+        stream.on_doubt(-1)  # a known revision may be another state there
         self._expected.reset(stream)
         if self.rule_events is not None:
             self.rule_events.interrupt()

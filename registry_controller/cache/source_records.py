@@ -54,7 +54,8 @@ class SourceRecord:
     `streams` are the bits of the streams that have it. `unclear` names the rules that could not be evaluated on it:
     whether they want it is not known. `evaluated` is the generation of the rules that evaluated it last. `shown` is the
     revision that a copy here showed last, if that was a later one. `made_by_daemon` means that a daemon wrote an object
-    that is no copy: it was one. `rereads` counts how often this state was read again because fields may have lacked.
+    that is no copy: it was one. `rereads` counts how often this state was read again because fields may have lacked, or
+    another history may have had its revision.
     """
 
     uid: str
@@ -155,7 +156,8 @@ class SourceRecords:
     def take(self, obj: PartialObject, *, streams: int, is_doubted: bool = False) -> None:
         """Evaluate an object's present state, which the streams of these bits have; report the targets that change.
 
-        A state `is_doubted` if it may have come before without some of its fields: then it counts as another one.
+        A state `is_doubted` if the known one of its revision may lack fields, or be of a lost history: it counts as
+        another one.
         """
         old = self.by_key.get(obj.key)
         is_known = old is not None and old.shows(obj)

@@ -74,8 +74,9 @@ class CloneState:
             by_uid = answers.get(cluster_id, {})
             answered = {cluster.name: by_uid.get(cluster.uid) for cluster in same}
             proven = {one.uid: names for one in same if (names := answered[one.name]) and one.name in names}
-            if proven:
-                own_names[cluster_id] = frozenset[str]().union(*proven.values())
+            named = proven or {one.uid: names for one in same if (names := answered[one.name])}
+            if proven or (named and cluster_id not in own_names):
+                own_names[cluster_id] = frozenset[str]().union(*named.values())
             aliases |= {
                 cluster.uid
                 for cluster in same

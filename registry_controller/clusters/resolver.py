@@ -155,7 +155,10 @@ def _resolve_local(same: list[Cluster]) -> Mapping[str, ResolvedCluster]:
 
 
 def _resolve_peer(cluster_id: ClusterUID, same: list[Cluster], inputs: ResolverInputs) -> Mapping[str, ResolvedCluster]:
-    """Choose the Cluster object through which a peer is read (P1)."""
+    """Choose the Cluster object through which a peer is read (P1).
+
+    While the names by which it calls itself are unknown, the first one counts, also a disabled one (P8).
+    """
     clones = inputs.clones.clones.get(cluster_id)
     if clones:
         names = ", ".join(sorted(cluster.name for cluster in same if cluster.uid in clones))
@@ -166,7 +169,15 @@ def _resolve_peer(cluster_id: ClusterUID, same: list[Cluster], inputs: ResolverI
     own_names, first = inputs.clones.own_names.get(cluster_id, frozenset()), inputs.clones.first.get(cluster_id)
     ordered = sorted(
         same,
-        key=lambda c: (c.name not in own_names, c.disabled, c.secret is None, c.uid != first, c.created, c.name),
+        key=lambda c: (
+            c.name not in own_names,
+            bool(own_names) and c.disabled,
+            c.secret is None,
+            c.uid != first,
+            c.disabled,
+            c.created,
+            c.name,
+        ),
     )
     read, *aliases = ordered
     resolved = {read.name: _with_other_ways(_find_credentials(read, inputs), aliases, inputs)}

@@ -225,6 +225,16 @@ def decode_body(obj: PartialObject) -> Manifest:
         raise InvalidObject(str(obj.key), words) from None
 
 
+def has_same_content(one: PartialObject, other: PartialObject) -> bool:
+    """Return whether two objects are the same JSON, in any order of the fields; False where it cannot be decoded."""
+    if one.raw == other.raw:
+        return True
+    try:
+        return decode_manifest(one.raw) == decode_manifest(other.raw)
+    except ProtocolError:
+        return False
+
+
 def estimate_size(raw: bytes) -> int:
     """Estimate the memory of a decoded object without its status, in bytes."""
     found = _WEIGHED.decode(raw)

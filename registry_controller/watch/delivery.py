@@ -215,7 +215,7 @@ class Delivery:
 
     def _note(self, obj: PartialObject, *, is_gone: bool) -> None:
         if self._delivered is None or obj.revision >= self._delivered.revision:
-            self._delivered = LastChange(obj.key, obj.revision, is_gone)
+            self._delivered = LastChange(obj, is_gone)
 
     def _add(self, obj: PartialObject) -> None:
         self._keys.add(obj.key)

@@ -7,24 +7,34 @@ from typing import NamedTuple
 
 from registry_controller.api.errors import RegistryError
 from registry_controller.api.meta import ObjectKey
-from registry_controller.kube.object import PartialObject
+from registry_controller.kube.object import PartialObject, has_same_content
 
 
 class LastChange(NamedTuple):
-    """The change of an object at a revision; `is_gone` is True for its deletion."""
+    """The object that a change left, or that was deleted, which `is_gone` shows."""
 
-    key: ObjectKey
-    revision: int
+    obj: PartialObject
     is_gone: bool = False
+
+    @property
+    def key(self) -> ObjectKey:
+        """Return the key of the object."""
+        return self.obj.key
+
+    @property
+    def revision(self) -> int:
+        """Return the revision of the change, also of a deletion."""
+        return self.obj.revision
 
     def agrees(self, found: PartialObject | None) -> bool:
         """Return whether an object is still as this change left it, or has changed since.
 
-        One that is missing now may have been deleted since, or may never have been in a restored history.
+        One that is missing now may have been deleted since, or may never have been in a restored history. There the
+        same revision may be another change of the object.
         """
-        if self.is_gone:
-            return found is None or found.revision > self.revision
-        return found is not None and found.revision >= self.revision
+        if found is None or found.revision != self.revision:
+            return self.is_gone if found is None else found.revision > self.revision
+        return not self.is_gone and has_same_content(found, self.obj)
 
 
 class EventHandler:

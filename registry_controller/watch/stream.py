@@ -56,7 +56,8 @@ class SelectionStream(EventHandler):
     `listed_at` is the revision of the last list, and `reached` the highest one before it, also before the server's
     history went back. `known_before` is the highest revision that the cache knew when the last complete list was
     requested, which may be of a history that is lost. While a list is read, `outdated` collects its objects that are
-    older than the known ones. Objects that came after the revision `doubted_after` may lack fields, until a list.
+    older than the known ones. Objects that came after the revision `doubted_after` may lack fields, or be of a lost
+    history, until a list.
     """
 
     def __init__(self, cache: StreamHandler, selection: Selection, bit: int, *, generation: int = 0) -> None:
@@ -88,7 +89,7 @@ class SelectionStream(EventHandler):
     def note_write(self, obj: PartialObject) -> None:
         """Note the object that the server stored for a write."""
         if self._written is None or obj.revision > self._written.revision:
-            self._written = LastChange(obj.key, obj.revision)
+            self._written = LastChange(obj)
 
     def covers(self, revision: int) -> bool:
         """Return whether the stream, once it is complete, has an object that was known at a revision and is there."""

@@ -29,6 +29,35 @@ def _rule(match: dict[str, str], policy: str = "Orphan") -> dict[str, Any]:
     return made
 
 
+@pytest.mark.clause("R4")
+@pytest.mark.parametrize("has_passed", [False, True], ids=["behind", "past"])
+def test_a_restored_object_that_has_another_change_at_the_same_revision_is_noticed(has_passed: bool) -> None:
+    """The first change of the object since the backup is lost; the first one since the restore is another one."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        here, owner = group["a"], group["b"]
+        here.create(_rule(LABELS))
+        owner.create(config_map("changed", {"value": "1"}, labels=LABELS))
+        await group.settle()
+        backup = owner.server.store.backup()
+        owner.apply(config_map("changed", {"value": "lost"}, labels=LABELS))
+        at = owner.get("ConfigMap", "changed", namespace="default")["metadata"]["resourceVersion"]
+        await group.settle()
+        reached = owner.server.store.revision
+        group.cut("b")
+        owner.server.store.restore(backup, bump=0)
+        owner.apply(config_map("changed", {"value": "kept"}, labels=LABELS))
+        assert owner.get("ConfigMap", "changed", namespace="default")["metadata"]["resourceVersion"] == at
+        for number in range(100 if has_passed else 0):
+            owner.create({"kind": "Namespace", "metadata": {"name": f"native-{number}"}})
+        assert (owner.server.store.revision > reached) is has_passed
+        await group.settle()
+        assert here.get("ConfigMap", "changed", namespace="default")["data"] == {"value": "kept"}
+
+    simulate(scenario, n=2)
+
+
 @pytest.mark.clause("A1")
 @pytest.mark.parametrize("bump", BUMPS)
 def test_a_copy_that_a_restore_made_old_is_brought_up_to_date(bump: int) -> None:

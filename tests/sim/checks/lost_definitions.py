@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,7 +27,8 @@ Break = Callable[[str, str, str], None]
 class _Loss:
     """A definition that went: whose daemon was told so, and which wanted copies there were of each rule, by their uids.
 
-    `asked_for` is the object of that kind for which they were made; None where each was made of one of its own.
+    `asked_for` is the object of that kind for which they were made; None where each was made of one of its own. `sizes`
+    is how many copies of the owner each rule had, those included that were not wanted any more, and not yet deleted.
     """
 
     owner: str
@@ -35,11 +37,12 @@ class _Loss:
     asked_for: ObjectKey | None = None
     told: dict[str, int] = field(default_factory=dict)
     copies: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    sizes: Counter[tuple[str, str]] = field(default_factory=Counter)
     gone: dict[tuple[str, str], set[str]] = field(default_factory=dict)
 
 
 class LostDefinitions:
-    """It tells `breaks` of a rule of which all copies go although nobody deleted their sources.
+    """It tells `breaks` of a rule of which all wanted copies go, and over half of all, though nobody deleted a source.
 
     Looked at is whoever was told that the kind is not served, or asked while its definition was about to go, and has
     not begun anew since; not what somebody allowed or ordered, nor what was made again at its owner.
@@ -74,8 +77,9 @@ class LostDefinitions:
                     marks, place = marks_of(found), Place(written, key_of(found))
                     is_owners = marks.owner == self._history.ids[loss.owner] and "source" in marks.provenance
                     is_wanted = any(claim.owner == loss.owner for claim in claims.get(place, ()))
+                    rule = (name, str(marks.provenance.get("rule", "")))
+                    loss.sizes[rule] += is_owners
                     if is_owners and is_wanted and is_concerned(member, marks):
-                        rule = (name, str(marks.provenance.get("rule", "")))
                         loss.copies.setdefault(rule, set()).add(found["metadata"]["uid"])
 
     def see_answer(self, at: Member, path: str, status: int, *, who: Member) -> None:
@@ -114,7 +118,7 @@ class LostDefinitions:
             self._tally.clause("W4")
             gone = loss.gone.setdefault(place, set())
             gone.add(uid)
-            if gone == loss.copies[place]:
+            if gone == loss.copies[place] and 2 * len(gone) > loss.sizes[place]:
                 where = f"{entry.change.kind.kind} {entry.change.key} at {entry.cluster}"
                 words = f"was deleted, as the last of {len(gone)} by rule {name}: its {loss.kind}s went with their kind"
                 self._break("W4", where, words)

@@ -270,3 +270,12 @@ def test_p1_the_names_by_which_an_id_calls_itself_stay_until_it_is_gone() -> Non
     assert found.own_names == {B: {"b", "x"}}
     assert found.updated(clusters_of("b", "c"), {}, {}).own_names == {B: {"b", "x"}}
     assert found.updated({}, {}, {}).own_names == {}
+
+
+def test_p8_an_alias_shows_the_name_by_which_an_id_calls_itself_until_its_own_cluster_is_proven() -> None:
+    """The Cluster of that name may be disabled, so that its own server is not asked."""
+    both = clusters_of("b", "c")
+    found = CloneState().updated(both, {}, {}).updated(both, answers(c="b"), {})
+    assert found.own_names == {B: {"b"}}
+    assert found.updated(both, answers(c="x"), {}).own_names == {B: {"b"}}
+    assert found.updated(both, answers(c="c"), {}).own_names == {B: {"c"}}

@@ -159,6 +159,16 @@ def test_p1_the_cluster_that_was_there_first_is_read_whatever_the_clock_says() -
     assert CloneState().updated({B: clusters}, {}, {}).first == {B: "uid-b"}
 
 
+@pytest.mark.parametrize(("own_names", "read"), [((), "b"), (("x",), "c"), (("c",), "c")], ids=["no", "other", "its"])
+def test_p8_a_disabled_cluster_that_was_there_first_is_not_read_under_another_name_while_nothing_has_answered(
+    own_names: tuple[str, ...], read: str
+) -> None:
+    """Otherwise a restart would read the cluster, and templates would show its other name."""
+    clones = CloneState(own_names={B: frozenset(own_names)}, first={B: "uid-b"})
+    resolved = resolve(*same("b", "c", b=DISABLED), clones=clones).clusters
+    assert not resolved[read].alias_of
+
+
 def test_p1_several_clusters_of_an_id_are_probed_for_clones_with_all_usable_credentials() -> None:
     clusters = [*same("b", "c", "d", "e", c={"secret": None}, d=DISABLED), cluster("alone")]
     probes = resolve(*clusters).clone_probes

@@ -18,7 +18,7 @@ from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.core.backoff import backoff_s
 from registry_controller.kube.connect import PAGES, LineBudget
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.object import PartialObject
+from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.watch import delivery, retry
 from registry_controller.watch import reflector as module
 from registry_controller.watch.event_handler import EventHandler, LastChange
@@ -730,8 +730,20 @@ async def test_o3_a_server_that_lost_a_write_whose_event_never_came_is_listed_an
     """R4: the watch itself knows nothing that is not there."""
     anew = [line("ADDED", obj("a", 3)), line("ADDED", obj("b", 4)), bookmark(present, ends=True), FOREVER]
     follower = Follower(Server(streams=[list(INITIAL), anew], revisions=[present], present={"c": found}))
-    follower.diary.writes = [LastChange(ObjectKey("n", "c"), 12)]
+    follower.diary.writes = [LastChange(decode_object(json.dumps(obj("c", 12)).encode()))]
     await follower.hears("+a@3", "+b@4", "complete", "outdated", "+a@3", "+b@4", "complete")
+
+
+@pytest.mark.parametrize("is_other", [False, True])
+async def test_r4_a_server_that_has_another_change_of_the_object_at_the_same_revision_is_listed(is_other: bool) -> None:
+    """R4: it was restored without a raised revision, and the first change after that is one of the same object."""
+    anew = [line("ADDED", obj("a", 3)), line("ADDED", obj("b", 4)), bookmark(9, ends=True), FOREVER]
+    server = Server(streams=[list(INITIAL), anew if is_other else [FOREVER]], revisions=[9], present={"b": 4})
+    if is_other:
+        server.build = lambda name, revision: obj(name, revision) | {"data": {"of": "another history"}}  # type: ignore[method-assign]
+    follower = Follower(server)
+    await follower.hears("+a@3", "+b@4", "complete", *(["outdated", "+a@3", "+b@4", "complete"] if is_other else []))
+    assert bool(follower.server.asked[-1].get("resourceVersion")) is not is_other
 
 
 @pytest.mark.parametrize(("listed", "is_lost"), [(11, True), (12, False)])
@@ -749,7 +761,7 @@ async def test_p6_a_server_that_has_a_write_whose_event_never_came_is_resumed() 
     """R4."""
     streams = [list(INITIAL), [line("ADDED", obj("c", 12)), FOREVER]]
     follower = Follower(Server(streams=streams, revisions=[12], present={"c": 12}))
-    follower.diary.writes = [LastChange(ObjectKey("n", "c"), 12)]
+    follower.diary.writes = [LastChange(decode_object(json.dumps(obj("c", 12)).encode()))]
     await follower.hears("+a@3", "+b@4", "complete", "+c@12")
     assert follower.server.asked[-1]["resourceVersion"] == "9"
 
