@@ -19,6 +19,7 @@ from registry_controller.api.selection import Selection
 from registry_controller.core.diff.managed_fields import read_owners
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.listing import list_objects, read_present
+from registry_controller.kube.object import decode_object, has_same_content
 from registry_controller.kube.watch import WatchEvent, WatchEventType, watch_events
 from registry_controller.kube.writer import Writer
 
@@ -334,6 +335,21 @@ async def a_watch_beyond_history_is_silent_and_history_tells_where_it_stands(api
         assert found is not None
         assert before < made_at == found.revision <= present
         assert (await read_present(api, CONFIG_MAPS, selection, kind=CONFIG_MAP))[1] is None
+
+
+@clause
+async def an_object_is_the_same_in_each_answer(api: Writer, namespace: str) -> None:
+    selection, key = Selection(namespace=namespace), ObjectKey(namespace, "x")
+    made = await create(api, namespace, config_map("x", {"a": "1"}, labels={"l": "1"}))
+    async with watching(api, selection, since=made["metadata"]["resourceVersion"]) as following:
+        for changed in ({"a": "2"}, {"a": "2", "b": "3"}):
+            made = await replace(api, {**made, "data": changed})
+            event = await following()
+            _, found = await read_present(api, CONFIG_MAPS, selection, kind=CONFIG_MAP, key=key)
+            assert event.object is not None
+            assert found is not None
+            assert has_same_content(event.object, found)
+            assert has_same_content(decode_object(json.dumps(made).encode()), found)
 
 
 async def _create_later(api: Writer, namespace: str) -> dict[str, Any]:
