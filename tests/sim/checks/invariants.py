@@ -74,6 +74,8 @@ class Guards:
         if new["kind"] == "ResourceSyncRule" and before is not None and before.get("status") != new.get("status"):
             self._see_rule_status(entry, new, member, where)
         if before is None:
+            for gone in self._gone.values():
+                gone.discard(where)
             self._see_creation(new, member, where)
         elif content_of(before) != content_of(new):
             self._see_repair(entry, member, before, new, where)
@@ -163,7 +165,8 @@ class Guards:
     def _see_deletion(self, entry: Entry, member: Member, before: Manifest, where: str) -> None:
         """W4: while they are halted, no more go than may in any case, before somebody names that moment.
 
-        So many may, because a halt ends by itself when others take over what was to go, and so few are left.
+        So many may, because a halt ends by itself when others take over what was to go, and so few are left. What a
+        daemon makes again, perhaps since it had to go for that, is not gone.
         """
         marks = marks_of(before)
         name = str(marks.provenance.get("rule", ""))
@@ -177,7 +180,7 @@ class Guards:
         if _halted_at(rule, marks.owner) != moment:
             return  # another rule of that name: to delete the one that halted was an order
         gone = self._gone[*place, moment]
-        gone.add(where)  # one that somebody makes again each time counts once
+        gone.add(where)  # one that somebody else makes again each time counts once
         if len(gone) > deletion_limit.ALWAYS:
             self._break("W4", where, f"was deleted although rule {name} halted deletions at {moment}")
 
