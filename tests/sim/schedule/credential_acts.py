@@ -9,6 +9,7 @@ from typing import Any
 
 from registry_controller.api import meta
 from tests.sim.checks.convergence import Wrong
+from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.member import NAMESPACE, READER, Member
 from tests.sim.cluster.transport import Fault
 from tests.sim.schedule.drawing import another
@@ -100,6 +101,16 @@ def _reads(one: Member, member: Member) -> bool:
     return peer is not None and peer.is_connected and peer.is_alive and not peer.health.refused
 
 
+def _is_disputed(one: Member, found: Manifest) -> bool:
+    """Say whether another Cluster here names the Secret of a Cluster: then it does not lead to its cluster."""
+    reference = found["spec"].get("authInfo", {}).get("secretRef")
+    return any(
+        other["spec"]["clusterID"] != found["spec"]["clusterID"]
+        and other["spec"].get("authInfo", {}).get("secretRef") == reference
+        for other in one.list("Cluster")
+    )
+
+
 def _check_later(
     stage: Stage, member: Member, readers: Sequence[tuple[Member, object]], *, after_s: float, words: str
 ) -> None:
@@ -113,7 +124,7 @@ def _check_later(
         for one, daemon in readers:
             found = one.find("Cluster", member.name)
             marks = (found or {}).get("metadata", {}).get("annotations") or {}
-            if found is None or one.daemon is not daemon or meta.CLUSTER_DISABLED in marks:
+            if found is None or one.daemon is not daemon or meta.CLUSTER_DISABLED in marks or _is_disputed(one, found):
                 continue
             stage.tally.clause("P7")
             if not _reads(one, member):
