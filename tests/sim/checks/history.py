@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster.apiserver import ApiServer
@@ -13,6 +15,9 @@ from tests.sim.cluster.habits import Habits
 from tests.sim.cluster.kinds import BY_KIND, Kind
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.store import Change
+
+UNNOTICED_S: Final = 0.5
+"""What was there for as long as that may have passed unnoticed."""
 
 
 class Entry(NamedTuple):
@@ -46,7 +51,7 @@ class History:
 
     What a cluster was before it was built anew has a name of its own: `ids` has all of them, `members` those of now.
     `lost_rules` are those that went with their definition or by a restore, each with the cluster that it was made in
-    and its uid: nobody deleted them.
+    and its uid: nobody deleted them. `restored_s` has the moments at which a cluster's store was restored.
     """
 
     def __init__(self, members: Sequence[Member]) -> None:
@@ -55,6 +60,7 @@ class History:
         self.entries: list[Entry] = []
         self.rebuilds: list[Rebuild] = []
         self.lost_rules: set[tuple[str, str]] = set()
+        self.restored_s = defaultdict[str, list[float]](list)
         self._states: dict[tuple[str, str, ObjectKey], list[State]] = {}
         self._made_s: dict[tuple[str, str, ObjectKey], float] = {}
         for member in members:
@@ -76,6 +82,7 @@ class History:
 
     def restored(self, member: Member, restore: Callable[[], None], *, at: float) -> None:
         """Note what the restore of a cluster's store changes."""
+        self.restored_s[member.name].append(at)
         before = {(kind, key): found for kind, key, found in _objects(member.server)}
         restore()
         after = {(kind, key): found for kind, key, found in _objects(member.server)}
@@ -118,6 +125,16 @@ class History:
         """List what an object was at some time from a moment on, the last first."""
         for state in reversed(self.states(cluster, kind, key)):
             yield state.manifest
+            if state.at <= at:
+                return
+
+    def shown_since(self, cluster: str, kind: str, key: ObjectKey, *, at: float) -> Iterator[Manifest | None]:
+        """List what `states_since` lists, but for what a restore has undone before a watch may have shown it."""
+        states, undone = self.states(cluster, kind, key), self.restored_s[cluster]
+        ends = [*(state.at for state in states[1:]), math.inf]
+        for state, end in reversed(list(zip(states, ends, strict=True))):
+            if not (end in undone and end - state.at <= UNNOTICED_S):
+                yield state.manifest
             if state.at <= at:
                 return
 

@@ -35,7 +35,7 @@ from tests.sim.checks.expected_copies import (
     names_cluster,
     stored_forms,
 )
-from tests.sim.checks.history import Entry, History
+from tests.sim.checks.history import UNNOTICED_S, Entry, History
 from tests.sim.checks.invariants import Guards
 from tests.sim.checks.later_versions import LaterVersions
 from tests.sim.checks.lost_definitions import LostDefinitions
@@ -59,8 +59,6 @@ WINDOW_S = 62.0
 ABSENCE_S = 600.0
 """For how long a member's own Cluster is missing when that is a departure: the default of the option."""
 STABILIZATION_S = 30.0
-_UNNOTICED_S = 0.5
-"""What was there for as long as that may have passed unnoticed."""
 """For how long what a rule selects by may be missing, and no copy goes: the default of the option."""
 _PATIENT = ("configmaps", "widgets", "gadgets", "regions")
 _SECRET_TEXTS = (CANARY.encode(), base64.b64encode(CANARY.encode())[:9])
@@ -80,7 +78,6 @@ class Observer:
         self._newest: dict[tuple[str, Place, str, str], tuple[int, str]] = {}
         """The last state of its source that a copy had, and its revision; by cluster, place, and owner and UID."""
         self._said_at: dict[tuple[str, int, str, ObjectKey], deque[float]] = {}
-        self._restored_s: dict[str, float] = {}
         self._patient_until_s: dict[tuple[str, int, str], float] = {}
         self._guards = Guards(tally, self._break, is_order=self._is_order)
         self.definitions = LostDefinitions(self.history, tally, self._break, is_order=self._is_order)
@@ -114,8 +111,7 @@ class Observer:
 
     def see_restored(self, member: Member, restore: Callable[[], None]) -> None:
         """Look at the restore of a cluster: what it changes, nobody has written, and its copies were never newer."""
-        self._restored_s[member.name] = asyncio.get_running_loop().time()
-        self.history.restored(member, restore, at=self._restored_s[member.name])
+        self.history.restored(member, restore, at=asyncio.get_running_loop().time())
         self._newest = {place: known for place, known in self._newest.items() if place[0] != member.name}
         self.say(f"the etcd of {member.name} is restored")
 
@@ -542,7 +538,7 @@ class Observer:
         if self._was_absent(entry, owner, kind, key, since_s=revised_s) or self._has_left(entry, owner):
             return True
         since_s = self.history.made_at(entry.cluster, *place)  # what somebody restored shows no knowledge of a daemon
-        if entry.at - self._restored_s.get(entry.cluster, -WINDOW_S) < WINDOW_S:
+        if any(entry.at - at < WINDOW_S for at in self.history.restored_s[entry.cluster]):
             since_s = 0.0  # for a moment a daemon still knows what was lost
         for world in self._worlds(entry, since_s=since_s, owner=owner, kind=kind):
             oracle = Oracle(world)
@@ -601,8 +597,8 @@ class Observer:
             (entry.cluster, "Cluster", entry.cluster),
         ):
             key = ObjectKey("", name)
-            since = entry.at - STABILIZATION_S + _UNNOTICED_S
-            states = list(self.history.states_since(cluster, kind, key, at=since))
+            since = entry.at - STABILIZATION_S + UNNOTICED_S
+            states = list(self.history.shown_since(cluster, kind, key, at=since))
             now = states[0] if kind == "Cluster" else None  # it may have lost a label only
             found = next((one for one in states if one is not None and not _has_labels_of(now, one)), None)
             if found is None or (states[0] is not None and now is None):
