@@ -1,6 +1,7 @@
 """Counts deletions within one window: of a rule's copies from one owner, or of all copies of an owner (W4).
 
-Law: a copy that went and counts each time is no loss beside that, however long it is missing.
+Laws: a copy that went and counts each time is no loss beside that, however long it is missing · a halt that another
+daemon of this cluster has stored holds here, too, and one that was evaluated here is not read again.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class DeletionCount:
         self._is_here = is_here
         self._missing: set[Target] = set()
         self._unnamed = stored.counted if stored is not None else 0
+        self._evaluated = ""  # the beginning of the last halt under which a set was evaluated here
         self._storing_since_s: float | None = None
 
     @property
@@ -76,10 +78,10 @@ class DeletionCount:
     ) -> Judged:
         """Evaluate a set; `keep` keeps the result."""
         before = self.window
+        if stored is not None and before is not None and stored.halted_at == self._evaluated:
+            stored = replace(stored, halted_at="", is_anew=False)
         if before is None or (is_over(before, now) and stored is not None and not is_over(stored, now)):
-            before = (
-                replace(stored, halted_at="", is_anew=False) if stored is not None and before is not None else stored
-            )
+            before = stored
         before = before and joined(before, stored, now=now)
         window, verdict = judge(
             before and self._without_kept(before),
@@ -101,6 +103,8 @@ class DeletionCount:
         if not found.window.counted:
             self._missing, self._unnamed = set(), 0
         self.is_recorded = self.is_recorded or found.verdict is not LimitVerdict.GO
+        halts = [found.window.halted_at, found.before.halted_at if found.before is not None else ""]
+        self._evaluated = next(filter(None, halts), self._evaluated)
         self.window = replace(found.window, allowed=found.window.allowed + self.kept)
         if found.verdict is LimitVerdict.HALT:
             self._storing_since_s = None

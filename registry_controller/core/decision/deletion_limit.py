@@ -148,11 +148,15 @@ def without_one(window: Window, *, present: int, absent: int) -> Window:
 
 
 def joined(window: Window, stored: Window | None, *, now: datetime) -> Window:
-    """Return a window with the counts that another daemon of this cluster has stored, unless that window is over.
+    """Return a window with the halt of another daemon of this cluster, which stored it, and its counts unless over.
 
-    A halt is not joined: a daemon that has ended its halt must not read it again from an earlier status.
+    `stored` is without a halt that this daemon has ended: it must not read that again from an earlier status.
     """
-    if stored is None or _is_past(stored, now):
+    if stored is None:
+        return window
+    if stored.halted_at and not window.halted_at:
+        window = replace(window, halted_at=stored.halted_at, is_anew=stored.is_anew)
+    if _is_past(stored, now):
         return window
     return replace(
         window,

@@ -45,7 +45,8 @@ class LostDefinitions:
     """It tells `breaks` of a rule of which all wanted copies go, and over half of all, though nobody deleted a source.
 
     Looked at is whoever was told that the kind is not served, or asked while its definition was about to go, and has
-    not begun anew since; not what somebody allowed or ordered, nor what was made again at its owner.
+    not begun anew since; not what somebody allowed or ordered, nor what was made again at its owner. Of two daemons,
+    one that stood still was not told, and what the other one has stored may reach it late.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class LostDefinitions:
         key = loss.asked_for or ObjectKey(source["namespace"], source["name"])
         states = self._history.states(loss.owner, loss.kind, key)
         is_made_again = any(state.manifest is not None and state.at > loss.at for state in states)
-        is_told = loss.told.get(entry.cluster) == member.starts
+        is_told = loss.told.get(entry.cluster) == member.starts and not member.has_stood_still
         return rule is None or is_made_again or not is_told or entry.at - loss.at > _WINDOW_S
 
 

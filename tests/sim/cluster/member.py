@@ -198,6 +198,11 @@ class Replica:
         """Let nothing reach the daemon, as when its process is stopped."""
         self._life.is_still = self._life.has_stood_still = True
 
+    @property
+    def has_stood_still(self) -> bool:
+        """Return whether the daemon stood still."""
+        return self._life.has_stood_still
+
     def go_on(self) -> None:
         """Let what its own cluster sent reach a daemon that stood still."""
         self._life.is_still, self._life.behind_peers = False, self._life.is_still
@@ -364,6 +369,11 @@ class Member:
     def ready(self) -> dict[str, str | None]:
         """What the daemon says of its readiness."""
         return self.first.ready
+
+    @property
+    def has_stood_still(self) -> bool:
+        """Return whether one of the daemons that run stood still."""
+        return any(one is not None and one.has_stood_still for one in (self.first, self._second))
 
     @property
     def has_two(self) -> bool:

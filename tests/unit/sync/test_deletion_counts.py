@@ -11,8 +11,9 @@ import pytest
 from registry_controller.api.meta import ALLOW_DELETIONS, CLUSTER, GVK, Target
 from registry_controller.cache.stored_objects import StoredCluster
 from registry_controller.core.decision.decision import Apply, Decision, Delete, Halt, NeedsProof, Reason
-from registry_controller.core.decision.deletion_limit import Charge, spell, stored_form
+from registry_controller.core.decision.deletion_limit import Charge, LimitVerdict, Window, spell, stored_form
 from registry_controller.core.decision.state import Origin
+from registry_controller.sync.deletion_count import DeletionCount, Judged
 from registry_controller.sync.deletion_history import DeletedPlaces, RuleOrders
 from tests.sim.cluster.loop import run
 from tests.unit.sync.test_deletion_limiter import (
@@ -436,3 +437,37 @@ def test_a_set_of_custom_objects_waits_until_their_server_can_say_that_their_def
         assert len(await bench.drain()) == 4  # 0.2 s after the first one
 
     run(scenario)
+
+
+HALTED = Window(spell(BEGIN), 4, 1, halted_at=spell(BEGIN), is_anew=True)
+"""A window that another daemon has halted since a definition was installed again."""
+
+
+def judged(count: DeletionCount, stored: Window | None, *, allowed: str = "", is_anew: bool = False) -> Judged:
+    """Evaluate the deletion of one of four copies, and keep the result."""
+    found = count.judge(
+        stored=stored, present=4, wanted=1, now=BEGIN, percent=50, allowed=allowed, is_anew=is_anew
+    )  # fmt: skip
+    count.keep(found)
+    return found
+
+
+def test_a_halt_that_another_daemon_has_stored_holds_here_until_it_is_allowed() -> None:
+    count = DeletionCount(None, is_here=lambda _: True)
+    assert judged(count, None).verdict is LimitVerdict.GO
+    assert judged(count, HALTED).verdict is LimitVerdict.HALT
+    assert judged(count, HALTED, allowed=HALTED.halted_at).is_allowed
+    again = judged(count, HALTED, allowed=HALTED.halted_at)
+    assert (again.verdict, again.is_allowed) == (LimitVerdict.GO, False), "the status is one of earlier"
+
+
+@pytest.mark.parametrize("was_evaluated", [False, True])
+def test_the_end_of_a_halt_for_want_of_deletions_is_the_end_for_those_that_were_evaluated_here(
+    was_evaluated: bool,
+) -> None:
+    """What peers sent may reach one of two daemons later than what the other one has stored."""
+    count = DeletionCount(HALTED, is_here=lambda _: True)
+    if was_evaluated:
+        assert judged(count, HALTED).verdict is LimitVerdict.HALT
+    assert count.end_halt()
+    assert judged(count, HALTED).verdict is (LimitVerdict.GO if was_evaluated else LimitVerdict.HALT)
