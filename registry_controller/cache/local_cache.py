@@ -292,7 +292,6 @@ class LocalCache:
         stream.listed = -1
         self._update_shown()
         self._expectations.drop_stream(stream)
-        stream.on_doubt(-1)  # what another stream has, too, may be of the lost history
         for key, record in [(key, record) for key, record in self.records.items() if record.streams & stream.bit]:
             record.streams &= ~stream.bit
             if not record.streams:

@@ -341,7 +341,6 @@ class SourceCache:
         """
         if self._closed:
             return
-        stream.on_doubt(-1)  # a known revision may be another state there
         self._expected.reset(stream)
         if self.rule_events is not None:
             self.rule_events.interrupt()

@@ -74,9 +74,9 @@ class CloneState:
             by_uid = answers.get(cluster_id, {})
             answered = {cluster.name: by_uid.get(cluster.uid) for cluster in same}
             proven = {one.uid: names for one in same if (names := answered[one.name]) and one.name in names}
-            named = proven or {one.uid: names for one in same if (names := answered[one.name])}
+            named = list(proven.values()) or [names for names in answered.values() if names]
             if proven or (named and cluster_id not in own_names):
-                own_names[cluster_id] = frozenset[str]().union(*named.values())
+                own_names[cluster_id] = frozenset[str]().union(*named)
             aliases |= {
                 cluster.uid
                 for cluster in same

@@ -103,8 +103,8 @@ class DeletionCount:
         if not found.window.counted:
             self._missing, self._unnamed = set(), 0
         self.is_recorded = self.is_recorded or found.verdict is not LimitVerdict.GO
-        halts = [found.window.halted_at, found.before.halted_at if found.before is not None else ""]
-        self._evaluated = next(filter(None, halts), self._evaluated)
+        was_halted_at = found.before.halted_at if found.before is not None else ""
+        self._evaluated = found.window.halted_at or was_halted_at or self._evaluated
         self.window = replace(found.window, allowed=found.window.allowed + self.kept)
         if found.verdict is LimitVerdict.HALT:
             self._storing_since_s = None

@@ -147,6 +147,7 @@ class SelectionStream(EventHandler):
         self.reached = max(self.reached, self.revision)
         self.revision = 0
         self.outdated = self._written = None
+        self.on_doubt(-1)  # a known revision, also of what another stream has, may be another state there
         self._cache.on_stream_reset(self)
 
     def on_doubt(self, revision: int) -> None:
