@@ -64,13 +64,13 @@ class NoLostClusters:
 
 
 class _Published(NamedTuple):
-    """The Cluster to which the published Secret belongs, and the address in it."""
+    """The Cluster to which the published Secret belongs, and the addresses in all Secrets that look published."""
 
     cluster: Manifest | None
-    address: str
+    addresses: Collection[str]
 
 
-_NONE: Final = _Published(None, "")
+_NONE: Final = _Published(None, ())
 
 
 class OwnClusterMaker:
@@ -128,7 +128,7 @@ class OwnClusterMaker:
             shown=await self._source.list_shown() if last is None else (),
             awaits_members=self._source.awaits_members or (is_bare and bool(clusters)),
             published=published.cluster,
-            published_address=published.address,
+            published_addresses=published.addresses,
         )
         plan = plan_own_cluster(facts)
         self.check_after_s = plan.after_s if isinstance(plan, Wait) else None
@@ -210,7 +210,7 @@ class OwnClusterMaker:
     async def _find_published(self, others: Collection[ObjectKey]) -> _Published:
         """Find the Cluster to which the published Secret belongs; none where there is not exactly one.
 
-        A person may have carried the Secrets of members here.
+        A person may have carried the Secrets of members here, and a Secret that was published before may have stayed.
         """
         namespace, found = self._settings.namespace, list[tuple[ObjectKey, str, str]]()
         for secret in await self._list_secrets():
@@ -220,11 +220,12 @@ class OwnClusterMaker:
             name, address, token = named
             if await self._is_ours(name, token):
                 found.append((key, name, address))
+        addresses = {address for _, _, address in found}
         if len(found) != 1:
-            return _NONE
-        key, name, address = found[0]
+            return _Published(None, addresses)
+        key, name, _ = found[0]
         made = manifests.local_cluster(name, cluster_id=self._cluster_id, namespace=namespace)
-        return _Published(restored_cluster(made, cluster_id=self._cluster_id, secret=key), address)
+        return _Published(restored_cluster(made, cluster_id=self._cluster_id, secret=key), addresses)
 
 
 def _read_kubeconfig(secret: Manifest, *, user: str) -> tuple[str, str, str] | None:

@@ -7,7 +7,7 @@ author · other members only show how the Cluster was: its ID, and the Secret th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -36,7 +36,8 @@ class LostClusterFacts(NamedTuple):
     `name` is the option PROVISION_LOCAL_CLUSTER. `last` is the Cluster as this process saw it last, `missing_s` for how
     many seconds it has been missing. `shown` are its copies at live members; `awaits_members` means that the
     Clusters of a member that may answer are not known yet. `published` is the Cluster to which the Secret with this
-    cluster's credentials belongs, by its kubeconfig, and `published_address` the address in it.
+    cluster's credentials belongs, by its kubeconfig; None where there is not exactly one such Secret.
+    `published_addresses` are the addresses in all of them.
     """
 
     name: str
@@ -46,7 +47,7 @@ class LostClusterFacts(NamedTuple):
     shown: Sequence[Manifest] = ()
     awaits_members: bool = False
     published: Manifest | None = None
-    published_address: str = ""
+    published_addresses: Collection[str] = ()
 
 
 class Wait(NamedTuple):
@@ -71,7 +72,7 @@ def plan_own_cluster(facts: LostClusterFacts) -> Wait | Make | None:
         return None
     if facts.last is not None:
         return Wait(REPLACED_S - facts.missing_s) if facts.missing_s < REPLACED_S else Make(facts.last)
-    shown = choose_shown(facts.shown, published_address=facts.published_address)
+    shown = choose_shown(facts.shown, published_addresses=facts.published_addresses)
     if shown is not None:
         return Make(shown, is_shown=True)
     if facts.awaits_members and facts.missing_s < MEMBERS_S:
@@ -81,8 +82,8 @@ def plan_own_cluster(facts: LostClusterFacts) -> Wait | Make | None:
     return Make(None) if facts.name else None
 
 
-def choose_shown(shown: Sequence[Manifest], *, published_address: str = "") -> Manifest | None:
-    """Choose the state that most members show, first of those with the address that this cluster published.
+def choose_shown(shown: Sequence[Manifest], *, published_addresses: Collection[str] = ()) -> Manifest | None:
+    """Choose the state that most members show, first of those with an address that this cluster published.
 
     Endpoints with another address are left out: a member may have invented them. So are the annotations that members
     put on the copies of the Cluster for themselves.
@@ -91,10 +92,10 @@ def choose_shown(shown: Sequence[Manifest], *, published_address: str = "") -> M
     counts = Counter(_essence(manifest) for manifest in shown)
 
     def rank(manifest: Manifest) -> tuple[bool, int]:
-        return _fits(manifest, published_address), counts[_essence(manifest)]
+        return _fits(manifest, published_addresses), counts[_essence(manifest)]
 
     found = max(shown, key=rank, default=None)
-    if found is None or _fits(found, published_address):
+    if found is None or _fits(found, published_addresses):
         return found
     spec = {name: value for name, value in found["spec"].items() if name != "kubernetesApiEndpoints"}
     return {**found, "spec": spec}
@@ -110,15 +111,15 @@ def _without_local_annotations(manifest: Manifest) -> Manifest:
     return {**manifest, "metadata": {**info, "annotations": kept}}
 
 
-def _fits(manifest: Manifest, published_address: str) -> bool:
-    """Report whether the endpoint without a network has the published address, or there is nothing to compare."""
+def _fits(manifest: Manifest, published_addresses: Collection[str]) -> bool:
+    """Report whether the endpoint without a network has a published address, or there is nothing to compare."""
     try:
         endpoint = read_cluster(manifest).published_endpoint()
     except InvalidObject:
         return False
-    if endpoint is None or not published_address or not endpoint.server_address.strip():
+    if endpoint is None or not published_addresses or not endpoint.server_address.strip():
         return True
-    return _host(endpoint.server_address) == _host(published_address)
+    return _host(endpoint.server_address) in map(_host, published_addresses)
 
 
 def _host(address: str) -> str:
