@@ -64,7 +64,7 @@ class NoLostClusters:
 
 
 class _Published(NamedTuple):
-    """The Cluster to which the published Secret belongs, and the addresses in all Secrets that look published."""
+    """The Cluster to which the published Secret belongs, if there is one such Secret; the addresses in all of them."""
 
     cluster: Manifest | None
     addresses: Collection[str]
@@ -208,9 +208,10 @@ class OwnClusterMaker:
         return found is not None and decode_text(found.get("data") or {}, "token") == token
 
     async def _find_published(self, others: Collection[ObjectKey]) -> _Published:
-        """Find the Cluster to which the published Secret belongs; none where there is not exactly one.
+        """Find the Cluster to which the published Secret belongs, and the addresses in all such Secrets.
 
-        A person may have carried the Secrets of members here, and a Secret that was published before may have stayed.
+        There is no such Cluster where there is not exactly one Secret. A person may have carried the Secrets of
+        members here, and a Secret that was published before may have stayed.
         """
         namespace, found = self._settings.namespace, list[tuple[ObjectKey, str, str]]()
         for secret in await self._list_secrets():
@@ -220,7 +221,7 @@ class OwnClusterMaker:
             name, address, token = named
             if await self._is_ours(name, token):
                 found.append((key, name, address))
-        addresses = {address for _, _, address in found}
+        addresses = {address for _, _, address in found if address}
         if len(found) != 1:
             return _Published(None, addresses)
         key, name, _ = found[0]
