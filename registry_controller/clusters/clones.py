@@ -211,8 +211,21 @@ class CloneDetector:
 
 
 def _find_first(same: Sequence[Cluster], before: str | None) -> Cluster:
-    """Return the Cluster that was there first; a clock that was set back lets a later one look older."""
-    return min(same, key=lambda cluster: (cluster.uid != before, not cluster.was_read, cluster.created, cluster.name))
+    """Return the Cluster that was there first.
+
+    A clock that was set back lets a later one look older, and so does a Cluster that was made again: a copy of the
+    member's own one comes before one that was made here.
+    """
+    return min(
+        same,
+        key=lambda cluster: (
+            cluster.uid != before,
+            not cluster.was_read,
+            not cluster.is_copy,
+            cluster.created,
+            cluster.name,
+        ),
+    )
 
 
 def _is_replaced(cluster: Cluster, answers: Answers, servers: Mapping[str, str]) -> bool:

@@ -188,7 +188,8 @@ class TemplateContexts:
 
     A Cluster of another name takes the place of the one before once it was the only one for `window_s` seconds: where
     several come or go, their events are in no order, and a member that has several of itself will remove all but one.
-    `due_s` is when time alone changes a context, None for never.
+    One of several whose name the member does not use takes no place: where none counted before, as after a start,
+    templates see it only until the name is known. `due_s` is when time alone changes a context, None for never.
     """
 
     def __init__(
@@ -218,7 +219,8 @@ class TemplateContexts:
         found = stored.manifest if stored is not None else None
         if self._settled.is_another(owner, name) and _has_several(shown, owner):
             found = None
-        theirs = self._settled.settle(owner, found)
+        is_guess = self._settled.get(owner) is None and self._is_guess(owner, name, shown)
+        theirs = found if is_guess else self._settled.settle(owner, found)
         ours = self._settled.settle(self._local, self._registry.own_cluster(self._local))
         if theirs is None or (ours is None and made.local_cluster is not None):
             return made  # the Cluster is about to be restored
@@ -226,6 +228,13 @@ class TemplateContexts:
         if (made.cluster, made.local_cluster) != (context.cluster, context.local_cluster):
             made = self._made[owner] = context
         return made
+
+    def _is_guess(self, owner: ClusterUID, name: str, shown: Mapping[str, MemberRecord]) -> bool:
+        """Return whether the member may call itself by the name of another of its Clusters here."""
+        here = sum(
+            held.cluster is not None and held.cluster.cluster_id == owner for held in self._registry.clusters.values()
+        )
+        return here > 1 and not (name in shown and shown[name].cluster_id == owner)
 
 
 def _has_several(shown: Mapping[str, MemberRecord], owner: ClusterUID) -> bool:

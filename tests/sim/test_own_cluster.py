@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from registry_controller.api import names
+from registry_controller.api import meta, names
 from registry_controller.core.status.cluster import OWN_CLUSTER_MISSING
 from tests.sim.cluster.clock import virtual_clocks
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, carry_over, config_map, rule, simulate
@@ -521,6 +521,43 @@ def test_copies_keep_the_name_of_their_owner_while_that_has_several_clusters_of_
             a.delete("Cluster", name)
         await group.settle()
         assert {item["metadata"]["name"] for item in b.list("Cluster")} == {"a", "b", "c"}
+        written = [(write.verb, write.key.name) for write in b.server.journal if write.kind == "ConfigMap"]
+        assert written == [("create", "told-a")]
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.clause("P1")
+@pytest.mark.parametrize("is_own_there", [True, False])
+def test_copies_keep_the_name_of_their_owner_where_a_daemon_starts_beside_another_cluster_of_it(
+    is_own_there: bool,
+) -> None:
+    """The one that a person made here is older, because the copy of the owner's own was made again."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b = group["a"], group["b"]
+        b.create(telling("/metadata/name", "told-{{ .Cluster.GetName }}"))
+        a.create(config_map("told", {"at": "a"}, labels={"sync": "yes"}))
+        await group.settle()
+        own = b.get("Cluster", "a")
+        info = {"name": "a-1", "annotations": {meta.SYNC_DISABLED: "true"}}
+        b.create({"kind": "Cluster", "metadata": info, "spec": own["spec"]})
+        await group.settle()
+        await a.stop()
+        for member in (a, b):
+            member.delete("Cluster", "a")
+        await asyncio.sleep(1.0)
+        assert b.get("Cluster", "a-1")["status"]["version"], "it is read through this one"
+        a.start()
+        await group.settle()
+        assert b.get("Cluster", "a")["metadata"]["creationTimestamp"] > own["metadata"]["creationTimestamp"]
+        if not is_own_there:
+            await a.stop()
+            a.delete("Cluster", "a")
+        await b.stop()
+        b.start()
+        await asyncio.sleep(60.0)
         written = [(write.verb, write.key.name) for write in b.server.journal if write.kind == "ConfigMap"]
         assert written == [("create", "told-a")]
 

@@ -159,6 +159,17 @@ def test_p1_the_cluster_that_was_there_first_is_read_whatever_the_clock_says() -
     assert CloneState().updated({B: clusters}, {}, {}).first == {B: "uid-b"}
 
 
+def test_p1_a_copy_of_the_members_own_cluster_comes_before_an_older_one_that_was_made_here() -> None:
+    """It was made again, and no other one: it is younger, and has the member's name."""
+    read = {"status": {"version": "v1.36.1"}}
+    own = {"metadata": {**NEW["metadata"], "annotations": {meta.OWNER: "id-b"}}}
+    clusters = same("b", "c", b=own | read, c=OLD | read)
+    assert CloneState().updated({B: clusters}, {}, {}).first == {B: "uid-b"}
+    assert CloneState().updated({B: same("b", "c", b=own, c=OLD | read)}, {}, {}).first == {B: "uid-c"}, (
+        "as it was read"
+    )
+
+
 @pytest.mark.parametrize(("own_names", "read"), [((), "b"), (("x",), "c"), (("c",), "c")], ids=["no", "other", "its"])
 def test_p8_a_disabled_cluster_that_was_there_first_is_not_read_under_another_name_while_nothing_has_answered(
     own_names: tuple[str, ...], read: str

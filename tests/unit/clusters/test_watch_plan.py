@@ -298,6 +298,22 @@ def test_a_context_stays_while_its_member_has_several_clusters_of_itself() -> No
     assert last["metadata"]["name"] == "b-1"
 
 
+@pytest.mark.clause("P1")
+def test_of_several_clusters_one_whose_name_the_member_does_not_use_takes_no_place_in_a_context() -> None:
+    """After a start the names by which a member calls itself are unknown; they count as soon as they are known."""
+    held = registry(OWN, cluster_manifest("b"), cluster_manifest("b-1", cluster_id=B))
+    contexts = TemplateContexts(registry=held, local=LOCAL, window_s=30.0, now_s=lambda: 0.0)
+
+    def show(name: str, *shown: str) -> str:
+        found = contexts.of(B, name=name, shown={one: record(one, cluster_id=B) for one in shown}).cluster
+        assert found is not None
+        return str(found["metadata"]["name"])
+
+    assert show("b-1") == "b-1"
+    assert show("b", "b") == "b"
+    assert show("b-1", "b") == "b"
+
+
 def test_the_stable_part_of_a_cluster_leaves_out_what_changes_by_itself() -> None:
     annotations = {meta.PROVENANCE: "x", meta.KUBECTL_LAST_APPLIED: "y", meta.GO_LAST_APPLIED: "z", "mine": "stays"}
     manifest = cluster_manifest(
