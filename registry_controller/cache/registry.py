@@ -222,10 +222,14 @@ class Registry:
                 if self.rules[name].verdict.reason != NOT_AS_WRITTEN.reason:
                     self._on_change(meta.RULES.resource, name)
 
+    def clusters_of(self, cluster_id: ClusterUID) -> list[StoredCluster]:
+        """List the Clusters here that stand for one cluster, in no order."""
+        return [held for held in self.clusters.values() if held.cluster and held.cluster.cluster_id == cluster_id]
+
     def local_clusters(self, local: ClusterUID) -> list[Cluster]:
         """List the Clusters that stand for the local cluster, by name."""
-        found = (held.cluster for _, held in sorted(self.clusters.items()))
-        return [cluster for cluster in found if cluster is not None and cluster.cluster_id == local]
+        found = (held.cluster for held in self.clusters_of(local))
+        return sorted(filter(None, found), key=lambda cluster: cluster.name)
 
     def own_cluster(self, local: ClusterUID) -> Manifest | None:
         """Find the Cluster object of the local cluster; None while there is not exactly one."""
@@ -397,7 +401,7 @@ class Registry:
 
     def _settle(self, cluster_id: ClusterUID) -> None:
         """Record the Cluster of an ID while it is the only one."""
-        same = [held for held in self.clusters.values() if held.cluster and held.cluster.cluster_id == cluster_id]
+        same = self.clusters_of(cluster_id)
         self._settled.settle(cluster_id, same[0].manifest if len(same) == 1 else None)
 
     def _record_deleted(self, cluster_id: ClusterUID, name: str, manifest: Manifest) -> None:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.cache.registry import Registry
-from registry_controller.cache.stored_objects import StoredCluster, StoredRule
+from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.core.decision.rule_halts import RuleHalts, form_for
 from registry_controller.core.status import rule
-
-
-def clusters_of(registry: Registry, owner: ClusterUID) -> Iterator[StoredCluster]:
-    """List the Clusters here of one ID."""
-    for stored in registry.clusters.values():
-        if stored.cluster is not None and stored.cluster.cluster_id == owner:
-            yield stored
 
 
 def find_rule(registry: Registry, name: str) -> StoredRule | None:
@@ -49,6 +42,6 @@ def stored_owners(registry: Registry, name: str) -> frozenset[ClusterUID]:
 def stored_halts(registry: Registry, owner: ClusterUID) -> RuleHalts:
     """Return the halts of rules that the owner's Cluster here holds."""
     found: dict[str, str] = {}
-    for held in clusters_of(registry, owner):
+    for held in registry.clusters_of(owner):
         found |= held.halts
     return found

@@ -19,7 +19,6 @@ from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.copy_record import CopyGroup
 from registry_controller.cache.registry import Registry
 from registry_controller.cache.source_index import SourceIndex
-from registry_controller.cache.stored_deletions import clusters_of
 from registry_controller.cache.stored_objects import StoredRule
 from registry_controller.clusters.peer import Peer
 from registry_controller.clusters.rule_traces import RuleID, RuleTraceReader
@@ -101,7 +100,7 @@ class RuleDeletions:
             return not stored.is_synced(self._local) and name not in self._registry.left_to_heirs
         if self._registry.shows_missing_rules:
             return name in self.missing_here
-        own = clusters_of(self._registry, self._local)
+        own = self._registry.clusters_of(self._local)
         return any(read_rules_missing(stored.manifest.get("status")).since for stored in own)
 
     def has_heir(self, name: str) -> bool:
@@ -173,7 +172,7 @@ class RuleDeletions:
 
         They are those that its Cluster here reports, where nothing else is known yet.
         """
-        clusters = list(clusters_of(self._registry, owner))
+        clusters = self._registry.clusters_of(owner)
         found = self.missing.get(owner, MissingRules({}))
         if owner not in self._recovered:
             reported = (read_rules_missing(stored.manifest.get("status")) for stored in clusters)

@@ -231,10 +231,8 @@ class TemplateContexts:
 
     def _is_guess(self, owner: ClusterUID, name: str, shown: Mapping[str, MemberRecord]) -> bool:
         """Return whether the member may call itself by the name of another of its Clusters here."""
-        here = sum(
-            held.cluster is not None and held.cluster.cluster_id == owner for held in self._registry.clusters.values()
-        )
-        return here > 1 and not (name in shown and shown[name].cluster_id == owner)
+        has_several = len(self._registry.clusters_of(owner)) > 1
+        return has_several and not (name in shown and shown[name].cluster_id == owner)
 
 
 def _has_several(shown: Mapping[str, MemberRecord], owner: ClusterUID) -> bool:

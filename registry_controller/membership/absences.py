@@ -167,13 +167,12 @@ class Absences:
 
         Only the time counts that a live member's clock shows, too: that of this cluster may have been set.
         """
-        for stored in self._registry.clusters.values():
-            if stored.cluster is not None and stored.cluster.cluster_id == member:
-                since = meta.condition_since(stored.manifest, OWN_CLUSTER_MISSING)
-                if since is not None:
-                    shown = (peer.time_there for peer in self._peers.values() if peer.is_alive)
-                    latest = max((time for time in shown if time is not None), default=since)
-                    return now_s - max(0.0, (min(self._wall_now(), latest) - since).total_seconds())
+        for stored in self._registry.clusters_of(member):
+            since = meta.condition_since(stored.manifest, OWN_CLUSTER_MISSING)
+            if since is not None:
+                shown = (peer.time_there for peer in self._peers.values() if peer.is_alive)
+                latest = max((time for time in shown if time is not None), default=since)
+                return now_s - max(0.0, (min(self._wall_now(), latest) - since).total_seconds())
         return None
 
 

@@ -62,12 +62,8 @@ class RelayPolicy:
 
         Only then the status of its Cluster has a version. The Cluster of a rebuilt cluster is another object.
         """
-        return any(
-            stored.cluster is not None
-            and stored.cluster.cluster_id == member
-            and bool((stored.manifest.get("status") or {}).get("version"))
-            for stored in self._registry.clusters.values()
-        )
+        statuses = (stored.manifest.get("status") or {} for stored in self._registry.clusters_of(member))
+        return any(status.get("version") for status in statuses)
 
     def _has_room_for(self, claim: Claim) -> bool:
         if claim.kind.group == meta.GROUP:

@@ -15,7 +15,7 @@ from registry_controller.api.meta import ClusterUID, Target
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.cache.copy_record import RuleAndOwner
 from registry_controller.cache.registry import Registry
-from registry_controller.cache.stored_deletions import clusters_of, stored_halts
+from registry_controller.cache.stored_deletions import stored_halts
 from registry_controller.core.decision.decision import Halt
 from registry_controller.core.decision.deletion_limit import (
     LimitVerdict,
@@ -224,12 +224,12 @@ class OwnerLimits:
 
 def has_cluster(registry: Registry, owner: ClusterUID) -> bool:
     """Return whether a Cluster here can store and lift the limit of an owner."""
-    return any(True for _ in clusters_of(registry, owner))
+    return bool(registry.clusters_of(owner))
 
 
 def cluster_name(registry: Registry, owner: ClusterUID) -> str:
     """Return the name of the Cluster here that stores and lifts the limit of an owner; its ID without one."""
-    found = list(clusters_of(registry, owner))
+    found = registry.clusters_of(owner)
     storing = (one for one in found if one.deletions is not None)
     stored = next(storing, next(iter(found), None))
     return stored.cluster.name if stored is not None and stored.cluster is not None else str(owner)
@@ -245,7 +245,7 @@ def stored_owner_halt(registry: Registry, owner: ClusterUID) -> Halt | None:
 
 def stored_limit(registry: Registry, owner: ClusterUID) -> Window | None:
     """Return the window in the status of the owner's Cluster; None without one."""
-    found = (window_of(stored.deletions) for stored in clusters_of(registry, owner))
+    found = (window_of(stored.deletions) for stored in registry.clusters_of(owner))
     return next((window for window in found if window is not None), None)
 
 
@@ -261,5 +261,5 @@ def known_limit(registry: Registry, copies: CopyIndex, owner: ClusterUID, *, now
 
 def moment_allowed(registry: Registry, owner: ClusterUID) -> str:
     """Return the moment of the halt that the annotation of the owner's Cluster lifts; empty for none."""
-    held = (meta.annotations_of(stored.manifest) for stored in clusters_of(registry, owner))
+    held = (meta.annotations_of(stored.manifest) for stored in registry.clusters_of(owner))
     return next(filter(None, (annotations.get(meta.ALLOW_DELETIONS) for annotations in held)), "")

@@ -59,6 +59,21 @@ def telling(path: str, template: str) -> dict[str, Any]:
     return rule("telling", CONFIG_MAP, entry)
 
 
+async def copy_named_after_owner(group: SimGroup) -> tuple[Member, Member]:
+    """Join the members; let b name its copy of an object of a after the Cluster of a; return both."""
+    await group.join()
+    a, b = group["a"], group["b"]
+    b.create(telling("/metadata/name", "told-{{ .Cluster.GetName }}"))
+    a.create(config_map("told", {"at": "a"}, labels={"sync": "yes"}))
+    await group.settle()
+    return a, b
+
+
+def check_copy_kept_its_name(member: Member) -> None:
+    written = [(write.verb, write.key.name) for write in member.server.journal if write.kind == "ConfigMap"]
+    assert written == [("create", "told-a")]
+
+
 def check_nothing_lost(group: SimGroup, before: tuple[int, ...]) -> None:
     """Nothing that b owns was touched at the others, nor what they own at b; all are Ready everywhere."""
     for member, count in zip(group.members, before, strict=True):
@@ -502,11 +517,7 @@ def test_copies_keep_the_name_of_their_owner_while_that_has_several_clusters_of_
     """The others take four of one ID: the one that they had may not be among them."""
 
     async def scenario(group: SimGroup) -> None:
-        await group.join()
-        a, b = group["a"], group["b"]
-        b.create(telling("/metadata/name", "told-{{ .Cluster.GetName }}"))
-        a.create(config_map("told", {"at": "a"}, labels={"sync": "yes"}))
-        await group.settle()
+        a, b = await copy_named_after_owner(group)
         await a.stop()
         names = [f"a-{number}" for number in range(5)]
         a.delete("Cluster", "a")
@@ -521,8 +532,7 @@ def test_copies_keep_the_name_of_their_owner_while_that_has_several_clusters_of_
             a.delete("Cluster", name)
         await group.settle()
         assert {item["metadata"]["name"] for item in b.list("Cluster")} == {"a", "b", "c"}
-        written = [(write.verb, write.key.name) for write in b.server.journal if write.kind == "ConfigMap"]
-        assert written == [("create", "told-a")]
+        check_copy_kept_its_name(b)
 
     simulate(scenario, n=3)
 
@@ -535,11 +545,7 @@ def test_copies_keep_the_name_of_their_owner_where_a_daemon_starts_beside_anothe
     """The one that a person made here is older, because the copy of the owner's own was made again."""
 
     async def scenario(group: SimGroup) -> None:
-        await group.join()
-        a, b = group["a"], group["b"]
-        b.create(telling("/metadata/name", "told-{{ .Cluster.GetName }}"))
-        a.create(config_map("told", {"at": "a"}, labels={"sync": "yes"}))
-        await group.settle()
+        a, b = await copy_named_after_owner(group)
         own = b.get("Cluster", "a")
         info = {"name": "a-1", "annotations": {meta.SYNC_DISABLED: "true"}}
         b.create({"kind": "Cluster", "metadata": info, "spec": own["spec"]})
@@ -558,7 +564,6 @@ def test_copies_keep_the_name_of_their_owner_where_a_daemon_starts_beside_anothe
         await b.stop()
         b.start()
         await asyncio.sleep(60.0)
-        written = [(write.verb, write.key.name) for write in b.server.journal if write.kind == "ConfigMap"]
-        assert written == [("create", "told-a")]
+        check_copy_kept_its_name(b)
 
     simulate(scenario, n=3)

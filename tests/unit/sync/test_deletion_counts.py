@@ -264,7 +264,8 @@ class OwnerBench(Bench):
         super().__init__(copies)
         self.cluster: dict[str, Any] = {"metadata": {"name": "a"}}
         self.update_registry()
-        self.registry.rules = {f"{number}": SimpleNamespace(manifest={"metadata": {}}) for number in range(4)}
+        stored: Any = SimpleNamespace(manifest={"metadata": {}})
+        self.registry.rules = {f"{number}": stored for number in range(4)}
 
     def update_registry(self) -> None:
         """Receive the owner's Cluster as it is stored now."""

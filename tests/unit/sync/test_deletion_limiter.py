@@ -14,6 +14,7 @@ import pytest
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ALLOW_DELETIONS, GVK, ClusterUID, ObjectKey, Target
+from registry_controller.cache.registry import Registry
 from registry_controller.core.decision.decision import Decision, Delete, Halt, Hold, NeedsProof, Reason, Skip
 from registry_controller.core.decision.deletion_limit import Window, spell, stored_form
 from registry_controller.core.decision.state import OwnerAnswer, ProofResult, SourceRef
@@ -44,18 +45,19 @@ class Bench:
         )
         counts.source_kind = lambda _: self.source_kind
         counts.find = lambda _: (None, None)
-        stored = SimpleNamespace(manifest=self.manifest)
-        self.registry = SimpleNamespace(rules={RULE: stored}, acting={RULE: stored}, clusters={})
+        stored: Any = SimpleNamespace(manifest=self.manifest)
+        self.registry = Registry(on_change=lambda *_: None, local=ClusterUID("here"))
+        self.registry.rules = {RULE: stored}
+        self.registry.acting = {RULE: stored}
         self.queue = WorkQueue()
         self.limiter = self.restarted(counts, percent)
 
     def restarted(self, copies: Any, percent: int) -> DeletionLimiter:
-        registry: Any = self.registry
         return DeletionLimiter(
             percent=lambda: percent,
             queue=self.queue,
             copies=copies,
-            registry=registry,
+            registry=self.registry,
             changed=self._changed,
             owner_changed=lambda: None,
             now=self._now,
