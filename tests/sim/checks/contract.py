@@ -339,7 +339,7 @@ async def a_watch_beyond_history_is_silent_and_history_tells_where_it_stands(api
 
 @clause
 async def an_object_is_the_same_in_each_answer(api: Writer, namespace: str) -> None:
-    selection, key = Selection(namespace=namespace), ObjectKey(namespace, "x")
+    selection, key = Selection(namespace=namespace, labels="l=1"), ObjectKey(namespace, "x")
     made = await create(api, namespace, config_map("x", {"a": "1"}, labels={"l": "1"}))
     async with watching(api, selection, since=made["metadata"]["resourceVersion"]) as following:
         for changed in ({"a": "2"}, {"a": "2", "b": "3"}):
