@@ -190,8 +190,8 @@ def etcd_full(play: Play) -> None:
 @fault(
     21,
     "disk-full",
-    what="the small disk of one cluster's etcd is full for 15 s, while large objects are made there: etcd ends, and "
-    "ends again when it is started",
+    what="the small disk of one cluster's etcd is full for 15 s or until etcd ends, if that is later, while large "
+    "objects are made there: etcd ends, and ends again when it is started",
     undone="there is room again, and etcd is started",
     needs="root, to mount a file system of 256 MiB in memory",
     within_s=120,
