@@ -16,15 +16,19 @@ MERGE_PATCH = "application/merge-patch+json"
 
 
 class Api:
-    """A client of host:port, as the admin."""
+    """A client of host:port, as the admin.
+
+    `timeout_s` is the time after which a request without an answer fails: a busy machine delays a server by seconds.
+    """
 
     def __init__(self, port: int, *, pki: Pki, host: str = "127.0.0.1") -> None:
+        self.timeout_s = 60.0
         self._port = port
         self._host = host
         self._tls = ssl.create_default_context(cafile=str(pki.server_ca))
         self._tls.load_cert_chain(pki.admin.certificate, pki.admin.key)
 
-    def get(self, path: str, *, timeout_s: float = 10.0) -> Manifest:
+    def get(self, path: str, *, timeout_s: float | None = None) -> Manifest:
         """Read an object or a list."""
         return self.request("GET", path, timeout_s=timeout_s)
 
@@ -35,10 +39,10 @@ class Api:
         *,
         body: Mapping[str, Any] | None = None,
         content_type: str = "application/json",
-        timeout_s: float = 10.0,
+        timeout_s: float | None = None,
     ) -> Manifest:
         """Send a request; ApiError when the server refuses it (with its status) or does not answer (status 0)."""
-        status, content = self._send(method, path, body, content_type, timeout_s)
+        status, content = self._send(method, path, body, content_type, timeout_s or self.timeout_s)
         if status >= 400:
             raise ApiError(f"{method} {path}: {status}: {content.decode(errors='replace')[:500]}", status=status)
         parsed = json.loads(content)

@@ -113,6 +113,13 @@ class PeerConnection(abc.ABC, Generic[_D]):
 
     async def run(self) -> NoReturn:
         """Keep the peer connected. Never returns."""
+        try:
+            await self._keep_connected()
+        finally:
+            if self._next is not None:
+                await self._next.close()
+
+    async def _keep_connected(self) -> NoReturn:
         attempt = 0
         while True:
             try:
@@ -221,17 +228,24 @@ class PeerConnection(abc.ABC, Generic[_D]):
         found = await self._dialer.dial_over_others(error)
         if found is None:
             return False
+        await self._use_next(found, lost)
+        return True
+
+    async def _renew(self, lost: asyncio.Future[str]) -> None:
+        """Replace the connection once changed credentials work."""
+        found = await self._dialer.dial_with_changed()
+        if found is None:
+            _settle(lost, "the credentials over which it was read are not here any more")
+        else:
+            await self._use_next(found, lost)
+
+    async def _use_next(self, found: Reader, lost: asyncio.Future[str]) -> None:
+        """Replace the connection by this one, unless it is lost already: the peer is dialled again then."""
         if lost.done():
             await found.close()
         else:
             self._next = found
             _settle(lost, "")
-        return True
-
-    async def _renew(self, lost: asyncio.Future[str]) -> None:
-        """Replace the connection once changed credentials work."""
-        self._next = await self._dialer.dial_with_changed()
-        _settle(lost, "" if self._next is not None else "the credentials over which it was read are not here any more")
 
     def _note_bytes(self) -> None:
         """Count the bytes that watches received since the last call as a signal; nothing else depends on them."""

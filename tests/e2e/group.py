@@ -328,7 +328,7 @@ def _hold_no_secret_out(member: Member, canaries: Iterable[str]) -> None:
         if item["kind"] == "Secret":
             hidden |= _hidden(item.pop("data", None) or {})
         shown.append(item)
-    with urllib.request.urlopen(member.daemon.metrics_url, timeout=10) as answer:
+    with urllib.request.urlopen(member.daemon.metrics_url, timeout=60) as answer:
         texts = [json.dumps(shown), member.log(), answer.read().decode()]
     for value in hidden:
         for spelled in (value, base64.b64encode(value.encode()).decode().rstrip("=")):

@@ -53,7 +53,7 @@ def test_p3_who_is_cut_off_gets_no_new_credentials(members: list[Member], tmp_pa
         member.cluster.apiserver.restart()
     for member in staying:
         scale(member, 1)
-        member.daemon.wait_ready(60)
+        member.daemon.wait_ready(180)
     for member in staying:
         eventually(lambda member=member: kubeconfig(member, member) != held[member.name], what="a new token")
     carry_again(first, third)

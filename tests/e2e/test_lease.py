@@ -43,7 +43,7 @@ def rule_report(member: Member, name: str) -> RuleReport:
 
 
 def samples(member: Member) -> dict[str, float]:
-    with urllib.request.urlopen(member.daemon.metrics_url, timeout=10) as answer:
+    with urllib.request.urlopen(member.daemon.metrics_url, timeout=60) as answer:
         lines = (line.rpartition(" ") for line in answer.read().decode().splitlines() if not line.startswith("#"))
     return {name.removeprefix("registrycontroller_"): float(value) for name, _, value in lines if name}
 

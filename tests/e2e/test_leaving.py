@@ -99,7 +99,7 @@ def test_a_dead_member_goes_by_the_word_of_another_and_stays_away(members: list[
         left = everything([first, second]) | {f"{third.name}-stays"}
         eventually(lambda member=member, left=left: held(member) == left, what=f"copies at {member.name}")
     third.cluster.apiserver.start()
-    third.cluster.apiserver.wait_ready(60)
+    third.cluster.apiserver.wait_ready(180)
     for member in (first, second):
         steadily(lambda member=member: is_gone(member, third.name), for_s=5.0)
 

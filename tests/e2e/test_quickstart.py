@@ -90,7 +90,7 @@ def test_every_metric_that_is_promised_has_a_sample(joined: list[Member]) -> Non
     first, *_ = joined
 
     def missing() -> set[str]:
-        with urllib.request.urlopen(first.daemon.metrics_url, timeout=10) as answer:
+        with urllib.request.urlopen(first.daemon.metrics_url, timeout=60) as answer:
             samples = {line.partition("{")[0].partition(" ")[0] for line in answer.read().decode().splitlines()}
         ends = ("", "_total", "_count")
         return {

@@ -36,7 +36,6 @@ async def open_dry_run(group: SimGroup, at: str, *rules: Manifest, wait_s: float
         return Reader(transport)
 
     life = Life()
-
     transport: Any = SimTransport(group.wire(at, at), token=None, methods=DRY_RUNNING, life=life)
     local_client = Writer(transport)
     options = settings.load({"NAMESPACE": NAMESPACE, **group[at].options}, {})
@@ -47,6 +46,7 @@ async def open_dry_run(group: SimGroup, at: str, *rules: Manifest, wait_s: float
             yield dry_run
     finally:
         await local_client.close()
+    life.check_end(f"the dry run at {at}")
 
 
 async def explained(

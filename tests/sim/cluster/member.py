@@ -271,6 +271,7 @@ class Replica:
             kopf.stop()
             await writer.close()
             self.daemon = None
+            life.check_end(f"the daemon of {member.name}")
 
     def _connect(self, credentials: Credentials, life: Life) -> Reader:
         wire = self._ways.wire_to(self._member.name, credentials.server)

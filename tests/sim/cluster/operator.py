@@ -117,9 +117,11 @@ def make_group(
 @asynccontextmanager
 async def operator_at(wires: Wires, name: str, *, operator: str = OPERATOR, **options: Any) -> AsyncIterator[Group]:
     """Run an operator in a cluster, beside the daemon there; `options` are of `make_group`."""
-    async with make_group(wires, name, life=Life(), operator=operator, **options) as found:
+    life = Life()
+    async with make_group(wires, name, life=life, operator=operator, **options) as found:
         await found.wait_known()
         yield found
+    life.check_end(f"the operator at {name}")
 
 
 class ProgramObserver(Protocol):
@@ -179,19 +181,22 @@ class Program:
         self.stop()
 
     async def _run(self) -> None:
-        self._life = Life()
+        self._life = life = Life()
         self._observer.see_start()
-        group = make_group(self._wires, self.name, life=self._life, operator=OPERATOR, namespace=NAMESPACE)
-        async with group:
-            self.group = group
-            kind = _RESOURCES[RECONCILED]
-            controller = group.controller(_Reconciler(group, self._observer, self._chance).reconcile, workers=3)
-            controller.watches(kind, metadata_only=self._metadata_only).owns(_RESOURCES[MADE])
-            async with asyncio.TaskGroup() as scope:
-                for selector in ("", SELECTOR):
-                    watch = group.watch(_RESOURCES[WATCHED], label_selector=selector)
-                    scope.create_task(self._follow(selector, watch), name=f"program {self.name} watch")
-                await controller.run()
+        group = make_group(self._wires, self.name, life=life, operator=OPERATOR, namespace=NAMESPACE)
+        try:
+            async with group:
+                self.group = group
+                kind = _RESOURCES[RECONCILED]
+                controller = group.controller(_Reconciler(group, self._observer, self._chance).reconcile, workers=3)
+                controller.watches(kind, metadata_only=self._metadata_only).owns(_RESOURCES[MADE])
+                async with asyncio.TaskGroup() as scope:
+                    for selector in ("", SELECTOR):
+                        watch = group.watch(_RESOURCES[WATCHED], label_selector=selector)
+                        scope.create_task(self._follow(selector, watch), name=f"program {self.name} watch")
+                    await controller.run()
+        finally:
+            life.check_end(f"the program at {self.name}")
 
     async def _follow(self, selector: str, watch: Watch) -> None:
         async for event in watch:

@@ -62,11 +62,13 @@ class Life:
     """One process: a dead one sends nothing more, but what it had sent may still arrive.
 
     While it `is_still`, nothing reaches it; while it is `behind_peers`, nothing of peers does. What watches bring waits
-    meanwhile, and is then read event by event, in order: `has_stood_still` says that it may.
+    meanwhile, and is then read event by event, in order: `has_stood_still` says that it may. `open` has its connections
+    that were used, and are not closed.
     """
 
     def __init__(self) -> None:
         self.is_over = self.is_still = self.behind_peers = self.has_stood_still = False
+        self.open: dict[SimTransport, None] = {}
 
     def waits(self, *, is_home: bool) -> bool:
         """Say whether what a server sends waits."""
@@ -76,6 +78,11 @@ class Life:
         """Wait for as long as what a server sends waits."""
         while self.waits(is_home=is_home):  # noqa: ASYNC110
             await asyncio.sleep(_STILL_S)
+
+    def check_end(self, who: str) -> None:
+        """Raise AssertionError where a process that was not killed has ended, and left connections open."""
+        left = [] if self.is_over else [connection.server for connection in self.open]
+        assert not left, f"{who} ended, and left connections open to {left}"
 
 
 class Wire:
@@ -298,6 +305,7 @@ class SimTransport:
     async def close(self) -> None:
         """End what is under way as Unreachable."""
         self._closed = True
+        self._life.open.pop(self, None)
         for deadline in self._deadlines:
             with contextlib.suppress(RuntimeError):
                 deadline.reschedule(0.0)
@@ -315,6 +323,7 @@ class SimTransport:
             raise AssertionError(f"{method} is never sent to {self.server}")
         if self._closed or self._life.is_over:
             raise Unreachable(f"{self.server}: the connection was closed here")
+        self._life.open[self] = None
         try:
             await self._wire.travel()
             await self._life.go_on(is_home=self._token is None)

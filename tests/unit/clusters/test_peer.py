@@ -22,7 +22,7 @@ B = ClusterUID("id-b")
 
 
 class Reader:
-    """A connection that only counts how often it was closed."""
+    """A connection that only counts how often it was closed, which takes a moment."""
 
     def __init__(self, name: str) -> None:
         self.server = name
@@ -31,6 +31,7 @@ class Reader:
 
     async def close(self) -> None:
         self.closed += 1
+        await asyncio.sleep(0.1)
 
 
 class Dialer:
@@ -285,6 +286,44 @@ def test_another_way_replaces_a_connection_whose_credentials_are_refused_before_
         assert stage.observer.status > before
 
     play(scenario)
+
+
+@pytest.mark.clause("P6")
+def test_of_two_connections_that_replace_a_lost_one_the_other_is_closed() -> None:
+    async def scenario(stage: Stage) -> None:
+        other, changed = Reader("other"), Reader("changed")
+
+        async def dial_over_others(error: RegistryError) -> Reader:
+            stage.dialer.changed.set_result(changed)
+            stage.dialer.changed = asyncio.get_running_loop().create_future()
+            return other
+
+        stage.dialer.dial_over_others = dial_over_others  # type: ignore[method-assign]
+        await asyncio.sleep(1)
+        stage.dialer.answer = Unauthorized("401", status=401)
+        stage.watches.refused()
+        await asyncio.sleep(3)
+        assert stage.peer.reader in (other, changed)
+        assert other.closed + changed.closed == 1
+
+    play(scenario)
+
+
+@pytest.mark.clause("P6")
+def test_a_peer_that_is_cancelled_between_two_connections_closes_both() -> None:
+    async def main() -> None:
+        stage, second = Stage(), Reader("second")
+        async with asyncio.TaskGroup() as scope:
+            task = scope.create_task(stage.peer.run(), name="peer")
+            await asyncio.sleep(1)
+            first = stage.peer.reader
+            stage.dialer.changed.set_result(second)
+            await asyncio.sleep(0.05)
+            task.cancel()
+        assert isinstance(first, Reader)
+        assert (first.closed, second.closed) == (1, 1)
+
+    run(main)
 
 
 @pytest.mark.parametrize("error", [Forbidden("no nodes", status=403, reason="Forbidden"), Unreachable("passes")])
