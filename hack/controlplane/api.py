@@ -18,11 +18,11 @@ MERGE_PATCH = "application/merge-patch+json"
 class Api:
     """A client of host:port, as the admin.
 
-    `timeout_s` is the time after which a request without an answer fails: a busy machine delays a server by seconds.
+    `timeout_s` is the time after which a request without an answer fails, unless the request has another one.
     """
 
     def __init__(self, port: int, *, pki: Pki, host: str = "127.0.0.1") -> None:
-        self.timeout_s = 60.0
+        self.timeout_s = 10.0
         self._port = port
         self._host = host
         self._tls = ssl.create_default_context(cafile=str(pki.server_ca))

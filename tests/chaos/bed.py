@@ -44,7 +44,7 @@ class Site(Member):
 
     def __init__(self, bed: Bed, cluster: Cluster, *values: str) -> None:
         super().__init__(cluster, *values)
-        cluster.api.timeout_s = 10.0  # it may not answer at all
+        cluster.api.timeout_s = 10.0  # under faults it may not answer at all
         self.bed = bed
         self.home = bed.wires.edge(f"{self.name}->{self.name}", target=cluster.port)
         self.ways = {

@@ -68,6 +68,7 @@ class Member:
 
     def __init__(self, cluster: Cluster, *values: str, name: str | None = None) -> None:
         self.cluster = cluster
+        self.cluster.api.timeout_s = 60.0  # a busy machine delays an API server by many seconds
         self.name = name or cluster.name
         self.kubelet: Kubelet | None = None
         self._reading = Reading(cluster)
