@@ -503,6 +503,9 @@ async def test_a_swapped_connection_goes_on_where_the_old_one_ended(cluster: Clu
     memory = Memory()
     async with following(old, memory) as reflector:
         await eventually(lambda: memory.completions == 1)
+        # Without a known change the objects are counted, and listed again where one came before the count.
+        await home.create(CONFIGMAPS, "default", manifest("before-the-swap"))
+        await eventually(lambda: ObjectKey("default", "before-the-swap") in memory.objects)
         reflector.swap(new, Discovery(new))
         await old.close()
         await home.create(CONFIGMAPS, "default", manifest("swapped"))
