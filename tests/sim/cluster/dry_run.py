@@ -46,7 +46,7 @@ async def open_dry_run(group: SimGroup, at: str, *rules: Manifest, wait_s: float
             yield dry_run
     finally:
         await local_client.close()
-    life.check_end(f"the dry run at {at}")
+    group.note_end(life, f"the dry run at {at}")
 
 
 async def explained(

@@ -24,7 +24,7 @@ from tests.sim.cluster.apiserver import ApiServer, Snapshot, Write
 from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.cluster.loop import run
 from tests.sim.cluster.member import DAEMON, NAMESPACE, Member
-from tests.sim.cluster.transport import Fault, Wire
+from tests.sim.cluster.transport import Fault, Life, Wire
 
 T = TypeVar("T")
 
@@ -62,6 +62,7 @@ class SimGroup:
         self._wires: dict[tuple[str, str], Wire] = {}
         self.clones: dict[str, ApiServer] = {}
         self.members: list[Member] = []
+        self._left_open: list[str] = []
 
     async def __aenter__(self) -> Self:
         await self.scope.__aenter__()
@@ -85,9 +86,16 @@ class SimGroup:
         if late and error is None:
             names = ", ".join(sorted(task.get_name() for task in late))
             raise AssertionError(f"{names}: told to stop, and not at its end {_STOP_S:.0f} s later")
+        if self._left_open and error is None:
+            raise AssertionError(f"not closed: {', '.join(self._left_open)}")
 
     def __getitem__(self, name: str) -> Member:
         return next(member for member in self.members if member.name == name)
+
+    def note_end(self, life: Life, who: str) -> None:
+        """Note which connections a process has not closed at its end; one that was killed closes none."""
+        if not life.is_over:
+            self._left_open += [f"the connection of {who} to {left.server}" for left in life.open]
 
     def wire(self, who: str, server: str) -> Wire:
         """Find the way from a daemon to a server."""

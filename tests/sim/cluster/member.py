@@ -49,6 +49,8 @@ class Ways(Protocol):
 
     def metrics(self) -> Metrics: ...
 
+    def note_end(self, life: Life, who: str) -> None: ...
+
 
 class SimKopf:
     """What hears our own kinds in the place of kopf: what is there first, then every change.
@@ -271,7 +273,7 @@ class Replica:
             kopf.stop()
             await writer.close()
             self.daemon = None
-            life.check_end(f"the daemon of {member.name}")
+            self._ways.note_end(life, f"the daemon of {member.name}")
 
     def _connect(self, credentials: Credentials, life: Life) -> Reader:
         wire = self._ways.wire_to(self._member.name, credentials.server)

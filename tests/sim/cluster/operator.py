@@ -50,6 +50,8 @@ class Wires(Protocol):
 
     def wire_to(self, who: str, url: str) -> Wire: ...
 
+    def note_end(self, life: Life, who: str) -> None: ...
+
 
 def writer_of(cluster: str) -> str:
     """Return the name under which the program of a cluster writes."""
@@ -121,7 +123,7 @@ async def operator_at(wires: Wires, name: str, *, operator: str = OPERATOR, **op
     async with make_group(wires, name, life=life, operator=operator, **options) as found:
         await found.wait_known()
         yield found
-    life.check_end(f"the operator at {name}")
+    wires.note_end(life, f"the operator at {name}")
 
 
 class ProgramObserver(Protocol):
@@ -196,7 +198,7 @@ class Program:
                         scope.create_task(self._follow(selector, watch), name=f"program {self.name} watch")
                     await controller.run()
         finally:
-            life.check_end(f"the program at {self.name}")
+            self._wires.note_end(life, f"the program at {self.name}")
 
     async def _follow(self, selector: str, watch: Watch) -> None:
         async for event in watch:

@@ -79,11 +79,6 @@ class Life:
         while self.waits(is_home=is_home):  # noqa: ASYNC110
             await asyncio.sleep(_STILL_S)
 
-    def check_end(self, who: str) -> None:
-        """Raise AssertionError where a process that was not killed has ended, and left connections open."""
-        left = [] if self.is_over else [connection.server for connection in self.open]
-        assert not left, f"{who} ended, and left connections open to {left}"
-
 
 class Wire:
     """The way from one daemon to one API server. `delay_s` bounds how long anything takes on it, one way. At `unhung_s`
