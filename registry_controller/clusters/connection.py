@@ -245,7 +245,7 @@ class PeerConnection(abc.ABC, Generic[_D]):
             await found.close()
         else:
             self._next = found
-            _settle(lost, "")
+            lost.set_result("")
 
     def _note_bytes(self) -> None:
         """Count the bytes that watches received since the last call as a signal; nothing else depends on them."""

@@ -20,7 +20,7 @@ from tests.sim.cluster.apiserver import Write
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.group import SimGroup
 from tests.sim.cluster.member import NAMESPACE
-from tests.sim.cluster.transport import Life, SimTransport
+from tests.sim.cluster.transport import SimTransport
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 Change = tuple[str, str, str, str]
@@ -35,7 +35,7 @@ async def open_dry_run(group: SimGroup, at: str, *rules: Manifest, wait_s: float
         transport: Any = SimTransport(wire, token=credentials.token, methods=READING, life=life)
         return Reader(transport)
 
-    life = Life()
+    life = group.begin_life(f"the dry run at {at}")
     transport: Any = SimTransport(group.wire(at, at), token=None, methods=DRY_RUNNING, life=life)
     local_client = Writer(transport)
     options = settings.load({"NAMESPACE": NAMESPACE, **group[at].options}, {})
@@ -46,7 +46,6 @@ async def open_dry_run(group: SimGroup, at: str, *rules: Manifest, wait_s: float
             yield dry_run
     finally:
         await local_client.close()
-    group.note_end(life, f"the dry run at {at}")
 
 
 async def explained(

@@ -62,7 +62,7 @@ class SimGroup:
         self._wires: dict[tuple[str, str], Wire] = {}
         self.clones: dict[str, ApiServer] = {}
         self.members: list[Member] = []
-        self._left_open: list[str] = []
+        self._lives: list[tuple[str, Life]] = []
 
     async def __aenter__(self) -> Self:
         await self.scope.__aenter__()
@@ -86,16 +86,19 @@ class SimGroup:
         if late and error is None:
             names = ", ".join(sorted(task.get_name() for task in late))
             raise AssertionError(f"{names}: told to stop, and not at its end {_STOP_S:.0f} s later")
-        if self._left_open and error is None:
-            raise AssertionError(f"not closed: {', '.join(self._left_open)}")
+        ended = [(who, life) for who, life in self._lives if not life.is_over]
+        left = [f"the connection of {who} to {one.server}" for who, life in ended for one in life.open]
+        if left and error is None:
+            raise AssertionError(f"not closed: {', '.join(left)}")
 
     def __getitem__(self, name: str) -> Member:
         return next(member for member in self.members if member.name == name)
 
-    def note_end(self, life: Life, who: str) -> None:
-        """Note which connections a process has not closed at its end; one that was killed closes none."""
-        if not life.is_over:
-            self._left_open += [f"the connection of {who} to {left.server}" for left in life.open]
+    def begin_life(self, who: str) -> Life:
+        """Begin a process, which must have closed its connections when the group ends, unless it was killed."""
+        life = Life()
+        self._lives.append((who, life))
+        return life
 
     def wire(self, who: str, server: str) -> Wire:
         """Find the way from a daemon to a server."""

@@ -49,7 +49,7 @@ class Ways(Protocol):
 
     def metrics(self) -> Metrics: ...
 
-    def note_end(self, life: Life, who: str) -> None: ...
+    def begin_life(self, who: str) -> Life: ...
 
 
 class SimKopf:
@@ -254,7 +254,7 @@ class Replica:
         wire = member.home
         ahead.set(lambda: member.server.clock_ahead)
         member.starts += 1
-        self._life = life = Life()
+        self._life = life = self._ways.begin_life(f"the daemon of {member.name}")
         transport: Any = _HomeTransport(self, wire, life)
         writer = Writer(transport)
         self.daemon = Daemon(
@@ -273,7 +273,6 @@ class Replica:
             kopf.stop()
             await writer.close()
             self.daemon = None
-            self._ways.note_end(life, f"the daemon of {member.name}")
 
     def _connect(self, credentials: Credentials, life: Life) -> Reader:
         wire = self._ways.wire_to(self._member.name, credentials.server)

@@ -50,7 +50,7 @@ class Wires(Protocol):
 
     def wire_to(self, who: str, url: str) -> Wire: ...
 
-    def note_end(self, life: Life, who: str) -> None: ...
+    def begin_life(self, who: str) -> Life: ...
 
 
 def writer_of(cluster: str) -> str:
@@ -119,11 +119,10 @@ def make_group(
 @asynccontextmanager
 async def operator_at(wires: Wires, name: str, *, operator: str = OPERATOR, **options: Any) -> AsyncIterator[Group]:
     """Run an operator in a cluster, beside the daemon there; `options` are of `make_group`."""
-    life = Life()
+    life = wires.begin_life(f"the operator at {name}")
     async with make_group(wires, name, life=life, operator=operator, **options) as found:
         await found.wait_known()
         yield found
-    wires.note_end(life, f"the operator at {name}")
 
 
 class ProgramObserver(Protocol):
@@ -183,22 +182,19 @@ class Program:
         self.stop()
 
     async def _run(self) -> None:
-        self._life = life = Life()
+        self._life = self._wires.begin_life(f"the program at {self.name}")
         self._observer.see_start()
-        group = make_group(self._wires, self.name, life=life, operator=OPERATOR, namespace=NAMESPACE)
-        try:
-            async with group:
-                self.group = group
-                kind = _RESOURCES[RECONCILED]
-                controller = group.controller(_Reconciler(group, self._observer, self._chance).reconcile, workers=3)
-                controller.watches(kind, metadata_only=self._metadata_only).owns(_RESOURCES[MADE])
-                async with asyncio.TaskGroup() as scope:
-                    for selector in ("", SELECTOR):
-                        watch = group.watch(_RESOURCES[WATCHED], label_selector=selector)
-                        scope.create_task(self._follow(selector, watch), name=f"program {self.name} watch")
-                    await controller.run()
-        finally:
-            self._wires.note_end(life, f"the program at {self.name}")
+        group = make_group(self._wires, self.name, life=self._life, operator=OPERATOR, namespace=NAMESPACE)
+        async with group:
+            self.group = group
+            kind = _RESOURCES[RECONCILED]
+            controller = group.controller(_Reconciler(group, self._observer, self._chance).reconcile, workers=3)
+            controller.watches(kind, metadata_only=self._metadata_only).owns(_RESOURCES[MADE])
+            async with asyncio.TaskGroup() as scope:
+                for selector in ("", SELECTOR):
+                    watch = group.watch(_RESOURCES[WATCHED], label_selector=selector)
+                    scope.create_task(self._follow(selector, watch), name=f"program {self.name} watch")
+                await controller.run()
 
     async def _follow(self, selector: str, watch: Watch) -> None:
         async for event in watch:
