@@ -122,7 +122,7 @@ async def handshake(port: ServerPort, *, ca_pem: str, timeout_s: float) -> Serve
     ExamineError with the cause, and with the certificate where the server showed one.
     """
     context = ssl.create_default_context(cadata=ca_pem or None)
-    tls.relax(context)
+    tls.configure(context)
     try:
         return await _shake(port, context, timeout_s=timeout_s)
     except ssl.SSLCertVerificationError as error:

@@ -101,7 +101,7 @@ class Transport(RESTClientObject):
     def __init__(self, *, identity: Identity, methods: frozenset[str]) -> None:
         configuration = identity.configuration
         super().__init__(configuration)
-        tls.relax(self.ssl_context)
+        tls.configure(self.ssl_context)
         self.answers = 0
         self.dated: tuple[str, float] = ("", 0.0)
         self.on_new_ca: Callable[[], None] | None = None
@@ -262,7 +262,7 @@ class Transport(RESTClientObject):
             if self._identity.ca_pem == self._ca_pem:
                 return False
             fresh = RESTClientObject(self._identity.configuration).ssl_context  # it connects only for a request
-            tls.relax(fresh)
+            tls.configure(fresh)
             self._ca_pem = self._identity.ca_pem
             self.ssl_context = self._extra["ssl"] = fresh  # for new connections: open ones were verified
             if self.on_new_ca is not None:

@@ -1,10 +1,12 @@
-"""Certificates that OpenSSL reads only from a path."""
+"""Certificates that OpenSSL reads only from a path, and reads of a connection."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
 import tempfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -32,3 +34,33 @@ def test_a_certificate_is_loaded_and_leaves_no_file(
     with pytest.raises(ssl.SSLError):
         tls.load_certificate(context, certificate_pem=certificate.bytes().decode(), key_pem=other)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_read_takes_the_memory_of_one_record() -> None:
+    """Event loops ask for 256 KiB a read, however little has arrived."""
+    authority = trustme.CA()
+    server_context, context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("api.example.com").configure_cert(server_context)
+    authority.configure_trust(context)
+    tls.configure(context)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(to_client, to_server, server_hostname="api.example.com")
+    server = server_context.wrap_bio(to_server, to_client, server_side=True)
+    for side in (client, server, client, server):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    content = os.urandom(100_000)
+    server.write(content)
+
+    tracemalloc.start()
+    try:
+        parts = [client.read(256 * 1024)]
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < 32 * 1024
+
+    with contextlib.suppress(ssl.SSLWantReadError):
+        while True:
+            parts.append(client.read(256 * 1024))
+    assert b"".join(parts) == content
