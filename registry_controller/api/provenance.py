@@ -14,9 +14,9 @@ import hashlib
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import orjson
 
 from registry_controller.api import meta
@@ -67,8 +67,7 @@ _STATE: Final = re.compile(  # by pattern, because this runs for every event
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
+class Provenance(msgspec.Struct, frozen=True):
     """The origin of one copy.
 
     - `rule_owner` is the cluster in which the rule was created. `rule_uid` and `rule_created` are the rule's
@@ -156,16 +155,18 @@ class Provenance:
         return self._essence() == other._essence()
 
     def _essence(self) -> Provenance:
-        present = replace(
+        return msgspec.structs.replace(
             self,
             revision=0,
             rule_generation=UNKNOWN_GENERATION,
             rule_revision=0,
+            rule_uid="",
+            rule_created="",
+            rule_definition="",
             cluster=_NO_CLUSTER,
             spec="",
             unknown=(),
         )
-        return replace(present, rule_uid="", rule_created="", rule_definition="")
 
 
 def encode(provenance: Provenance) -> str:
@@ -173,10 +174,10 @@ def encode(provenance: Provenance) -> str:
 
     Fields of a later version are left out where the daemon could not read the text with them again.
     """
-    source, key, copy = provenance.source, provenance.key, provenance.copy
+    source, key, copy, revision_text = provenance.source, provenance.key, provenance.copy, str(provenance.revision)
     place = {"group": copy.group, "kind": copy.kind, "namespace": copy.namespace, "name": copy.name}
     if provenance.cluster:
-        place |= {"cluster": provenance.cluster, "digest": _digest(copy, provenance.cluster)}
+        place["cluster"], place["digest"] = provenance.cluster, _digest(copy, provenance.cluster)
     content = {
         "copy": place,
         "owner": provenance.owner,
@@ -191,13 +192,13 @@ def encode(provenance: Provenance) -> str:
             "name": key.name,
             "uid": provenance.uid,
             "creationTimestamp": provenance.created,
-            "resourceVersion": str(provenance.revision),
+            "resourceVersion": revision_text,
         },
     }
     if provenance.rule_definition:
         content["ruleDefinition"] = {"uid": provenance.rule_definition, "ruleUID": provenance.rule_uid}
     if provenance.spec:
-        content["spec"] = {"digest": provenance.spec, "resourceVersion": str(provenance.revision)}
+        content["spec"] = {"digest": provenance.spec, "resourceVersion": revision_text}
     if provenance.rule_generation.uid:
         content["ruleGeneration"] = provenance.rule_generation._asdict()
     if provenance.rule_revision and provenance.rule_uid:
@@ -208,8 +209,10 @@ def encode(provenance: Provenance) -> str:
     for field, name in _OPTIONAL:
         if value := getattr(provenance, field):
             content[name] = value
-    unknown = {name: orjson.Fragment(text) for name, text in provenance.unknown}
-    return write_object({**content, **unknown}, plain=content, most=_LENGTH)
+    found = content
+    if provenance.unknown:
+        found = content | {name: orjson.Fragment(text) for name, text in provenance.unknown}
+    return write_object(found, plain=content, most=_LENGTH)
 
 
 def without_state(text: str) -> str:

@@ -128,8 +128,9 @@ class Members:
 
     def list_reserved_for(self, target: Target) -> frozenset[ClusterUID] | None:
         """Return the clusters whose membership alone may be created at a target; None for one that is not reserved."""
-        is_secret = (target.group, target.kind) == ("", meta.SECRET.kind)
-        named_by = self.naming_here(ObjectKey(target.namespace, target.name)) if is_secret else frozenset[ClusterUID]()
+        named_by: frozenset[ClusterUID] = frozenset()
+        if (target.group, target.kind) == ("", meta.SECRET.kind):
+            named_by = self.naming_here(ObjectKey(target.namespace, target.name))
         return list_reserved_for(target, self._own, has_cluster=self.has_here(self._own.local), named_by=named_by)
 
     def there(self, peer: ClusterUID) -> Mapping[str, MemberRecord]:

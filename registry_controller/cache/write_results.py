@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from registry_controller.core.decision.marks import Marks
 from registry_controller.core.diff.remainder import NOTHING_REMAINS, Remainder
 from registry_controller.kube.object import PartialObject
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True):
     """Our write was stored as `obj`. `desired` is the digest of the sent object, `baseline` that of the stored one.
 
     `is_plain` is true if the stored object is exactly the sent one; else `remainder` is what remains between the two.
@@ -24,8 +23,7 @@ class Stored:
     remainder: Remainder = NOTHING_REMAINS
 
 
-@dataclass(frozen=True, slots=True)
-class InSync:
+class InSync(msgspec.Struct, frozen=True):
     """The object at a revision needed no write; the digests are as in `Stored`."""
 
     uid: str
@@ -36,13 +34,11 @@ class InSync:
     remainder: Remainder = NOTHING_REMAINS
 
 
-@dataclass(frozen=True, slots=True)
-class Unchanged:
+class Unchanged(msgspec.Struct, frozen=True):
     """The object at the record's revision still has the synced fields that the server stored for us."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatusStored:
+class StatusStored(msgspec.Struct, frozen=True):
     """A wanted status has a digest; None if no rule asks for it, or if the stored one is to be compared again.
 
     `baseline` is the digest of the stored status, and `lost` are the wanted fields that it lacks. `obj` is what our
@@ -55,20 +51,17 @@ class StatusStored:
     lost: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Doubted:
+class Doubted(msgspec.Struct, frozen=True):
     """It is to be asked again how the API server stores the wanted object: a schema changed, or an answer was lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(msgspec.Struct, frozen=True):
     """Our deletion of the object with a uid was answered. An object that is shown nevertheless is there again."""
 
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendered(msgspec.Struct, frozen=True):
     """The copy is as wanted. `made_from` is its whole input, for comparison.
 
     `outranked_rules` are the younger rules that want it otherwise.

@@ -137,17 +137,16 @@ class Discovery:
 
     async def resolve(self, gvk: GVK) -> GVR:
         """Return the resource of a kind; NotServed when it is missing, NotWatchable when it cannot be watched."""
-        found, resources = self._found.get(gvk), list[_Resource]()
-        if found is None:
-            resources = await self._read_version(gvk)
-            self._found |= _index(resources, group=gvk.group, version=gvk.version)
-            found = self._found.get(gvk)
-            if found is None and _is_served(resources, gvk):
-                raise NotWatchable(f"{self._reader.server}: serves {gvk}, and not for list and watch")
-        if found is None:
-            message = f"{self._reader.server}: does not serve {gvk} for list and watch"
-            raise NotServed(message, similar=_find_similar(resources, gvk))
-        return found
+        if (found := self._found.get(gvk)) is not None:
+            return found
+        resources = await self._read_version(gvk)
+        self._found |= _index(resources, group=gvk.group, version=gvk.version)
+        if (found := self._found.get(gvk)) is not None:
+            return found
+        if _is_served(resources, gvk):
+            raise NotWatchable(f"{self._reader.server}: serves {gvk}, and not for list and watch")
+        message = f"{self._reader.server}: does not serve {gvk} for list and watch"
+        raise NotServed(message, similar=_find_similar(resources, gvk))
 
     def invalidate(self, gvk: GVK | None = None) -> None:
         """Drop the API version of a kind, or everything, from the cache."""

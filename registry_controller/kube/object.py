@@ -123,11 +123,10 @@ def decode_object(raw: bytes | msgspec.Raw, *, kind: GVK | None = None, metadata
     PartialObjectMetadata stands for any kind.
     """
     try:
-        if memoryview(raw).nbytes > _SMALL_BYTES and _is_too_much(bytes(_OUTSIDE.decode(raw).metadata)):
+        if len(raw) > _SMALL_BYTES and _is_too_much(bytes(_OUTSIDE.decode(raw).metadata)):
             raise ProtocolError("an object with more metadata than is accepted")
         found = _OBJECT.decode(raw)
-        text = bytes(found.type)
-        kind_type = msgspec.json.decode(text, type=str) if text[:1] == b'"' and len(text) <= _TYPE_BYTES else ""
+        kind_type = _read_type(found.type) if found.type else ""
         body = bytes(raw)
         if not body.isascii():
             body.decode()
@@ -160,6 +159,11 @@ def decode_object(raw: bytes | msgspec.Raw, *, kind: GVK | None = None, metadata
         kind_type=kind_type,
         raw=body,
     )
+
+
+def _read_type(found: msgspec.Raw) -> str:
+    text = bytes(found)
+    return msgspec.json.decode(text, type=str) if text[:1] == b'"' and len(text) <= _TYPE_BYTES else ""
 
 
 def has_written(manager: str, annotation: str, *, of: PartialObject) -> bool:

@@ -57,7 +57,9 @@ def foreign_fields(record: logging.LogRecord) -> Fields:
 
 def rfc3339(moment: datetime) -> str:
     """Format a time in UTC with milliseconds: `2026-01-01T00:00:00.000Z`."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def as_json(fields: Fields) -> str:
@@ -128,9 +130,11 @@ def _plain(value: object) -> object:
         case float():
             return value if math.isfinite(value) else str(value)  # JSON has no infinity
         case Target():
-            return _without_empty({"kind": value.kind, "group": value.group} | value.key._asdict())
+            return _without_empty(
+                {"kind": value.kind, "group": value.group, "namespace": value.namespace, "name": value.name}
+            )
         case ObjectKey():
-            return _without_empty(value._asdict())
+            return _without_empty({"namespace": value.namespace, "name": value.name})
         case datetime():
             return rfc3339(value)
         case enum.Enum():
@@ -142,7 +146,9 @@ def _plain(value: object) -> object:
     return _text(value)
 
 
-def _without_empty(fields: Mapping[str, str]) -> dict[str, str]:
+def _without_empty(fields: Mapping[str, str]) -> Mapping[str, str]:
+    if all(fields.values()):
+        return fields
     return {key: text for key, text in fields.items() if text}
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import collections
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
+
+import msgspec
 
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError, NotFound
@@ -193,7 +194,9 @@ class Applier:
         )
         marked = with_provenance(copy.manifest, provenance)
         # Fields that a later version added come from the copy itself: they change no wish.
-        own = with_provenance(copy.manifest, replace(provenance, unknown=())) if provenance.unknown else marked
+        own = marked
+        if provenance.unknown:
+            own = with_provenance(copy.manifest, msgspec.structs.replace(provenance, unknown=()))
         digest = self._updater.digest(own)
         marks = Marks(claim.owner, provenance, sync_disabled=inherited, go_written=False)
         return DesiredCopy(target, copy.gvk, marked, digest, marks, copy.status, copy.left)
@@ -209,9 +212,10 @@ class Applier:
 
     def _rule_definition(self, hit: Hit, target: Target, held: Provenance | None) -> str:
         """Return the UID of a definition that was here together with the rule; else the one that the copy shows."""
-        _, record = self._copies.find(target)
-        is_shown = held is not None and held.rule_uid == hit.rule_uid and record is not None and record.shows_rule
-        kept = held.rule_definition if held is not None and is_shown else ""
+        kept = ""
+        if held is not None and held.rule_uid == hit.rule_uid:
+            _, record = self._copies.find(target)
+            kept = held.rule_definition if record is not None and record.shows_rule else ""
         return self._definitions.get((hit.rule, hit.rule_uid), kept)
 
     def _losers_of(self, target: Target) -> tuple[str, ...]:

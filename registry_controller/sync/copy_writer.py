@@ -84,8 +84,9 @@ class CopyWriter:
 
     async def create(self, wanted: DesiredCopy, cache: LocalCache, *, over: Manifest | None = None) -> None:
         """Create a copy; in the place of `over`, with that one's values where the rule leaves them to this cluster."""
-        gvr, unknown = await self._discovery.resolve(wanted.kind), list[str]()
+        gvr = await self._discovery.resolve(wanted.kind)
         left = await self._left(gvr, wanted)
+        unknown: list[str] = []
         body = _encode_new(wanted, over, left)
         with cache.writing(wanted.target.key):
             raw = await self._client.create(gvr, wanted.target.namespace, body, unknown=unknown)
@@ -348,12 +349,12 @@ def content_digest(manifest: Manifest, *, key: bytes) -> bytes:
     which earlier versions do not write. `key` has at most 64 bytes and must not outlive the process.
     """
     metadata = manifest.get("metadata") or {}
-    info = {name: value for name, value in metadata.items() if name not in SERVER_SET_METADATA}
+    info = {name: metadata[name] for name in metadata.keys() - SERVER_SET_METADATA}
     annotations = info.get("annotations") or {}
     if text := annotations.get(meta.PROVENANCE):
         annotations = {**annotations, meta.PROVENANCE: without_state(text)}
     info["annotations"], info["labels"] = annotations, info.get("labels") or {}
-    content = {name: value for name, value in manifest.items() if name not in _LEFT_OUT}
+    content = {name: manifest[name] for name in manifest.keys() - _LEFT_OUT}
     content["metadata"] = info
     try:
         encoded = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)

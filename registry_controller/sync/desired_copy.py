@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from registry_controller.api.meta import GVK, Manifest, Target
 from registry_controller.core.decision.marks import Marks
 from registry_controller.core.mutation.left_fields import LeftPath
 
 
-@dataclass(frozen=True, slots=True)
-class DesiredCopy:
+class DesiredCopy(msgspec.Struct, frozen=True):
     """The wanted state of a copy, with its marks; `digest` excludes the provenance's revision.
 
     `status` is the wanted status, None where no rule asks for it. `left` are the places that the rule leaves to this

@@ -58,7 +58,8 @@ def outcomes_of(
     """
     if lost and failure is None:
         failure = WriteFailure(FIELDS_LOST, _describe_lost(lost))
-    rule, owner = rule_of(state, decision), owner_of(decision)
+    winner, owner = _winner(state, decision), owner_of(decision)
+    rule = _rule_of(state, winner)
     is_native_going = decision.reason is Reason.BEING_DELETED and owner is None
     if failure is None and (decision.reason is Reason.LOCAL_NOT_HEARD or is_native_going):
         return _waiting(state, decision.reason)
@@ -77,7 +78,6 @@ def outcomes_of(
                 TargetResult(rule, owner, _class_of(decision), decision.reason.value), _message(state, decision)
             )
         ]
-    winner = _winner(state, decision)
     if len(state.claims) == 1 and state.claims[0] is winner and not winner.rivals and winner.barrier is None:
         return reports  # the usual case: one claim without rivals
     if winner is not None:
@@ -206,7 +206,10 @@ def _barred(state: TargetState, reported: Set[Place]) -> list[ReportedResult]:
 
 def rule_of(state: TargetState, decision: Decision) -> str:
     """Return the name of a decision's rule: the rule of the owner's claim, else the rule that made the copy."""
-    winner = _winner(state, decision)
+    return _rule_of(state, _winner(state, decision))
+
+
+def _rule_of(state: TargetState, winner: Claim | None) -> str:
     return winner.rule if winner is not None else state.origin.rule or (state.claims[0].rule if state.claims else "")
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Container
-from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn, Protocol
+
+import msgspec
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Conflict, Mistake, NotFound, RegistryError
@@ -58,8 +59,7 @@ class Result(NamedTuple):
     lost: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Reconciliation:
+class Reconciliation(msgspec.Struct, frozen=True):
     """The result of a key. Its decision is never a question; `error` is why it could not be carried out."""
 
     judgment: Judgment

@@ -52,8 +52,9 @@ class Recorder:
             self._record_failure(target, found.judgment, found.error)
             return
         decision, state = found.result.decision, found.judgment.state
+        reason = decision.reason.value
         self._bring_back(target, decision, state)
-        self._metrics.decided(decision=type(decision).__name__, reason=decision.reason.value)
+        self._metrics.decided(decision=type(decision).__name__, reason=reason)
         if isinstance(decision, Apply):
             self._metrics.copy_delay_seconds.observe(asyncio.get_running_loop().time() - queued_s)
             self._results.record_write((decision.claim.rule, decision.claim.owner), datetime.now(UTC))
@@ -67,12 +68,12 @@ class Recorder:
                 if decision.reason is Reason.HISTORY_RESTORED:
                     place = (decision.claim.rule, decision.claim.owner)
                     self._results.record_history_restored(place, datetime.now(UTC))
-                log.info("copy written", target=target, reason=decision.reason.value, owner=decision.claim.owner)
+                log.info("copy written", target=target, reason=reason, owner=decision.claim.owner)
             case Delete():
-                log.info("copy deleted", target=target, reason=decision.reason.value, owner=decision.owner)
+                log.info("copy deleted", target=target, reason=reason, owner=decision.owner)
             case Hold() | Skip() | NeedsProof():
                 if changed:
-                    log.debug("copy left unchanged", target=target, reason=decision.reason.value)
+                    log.debug("copy left unchanged", target=target, reason=reason)
 
     def _bring_back(self, target: Target, decision: Decision, state: TargetState) -> None:
         """Add a key again that no event brings back: whose question is asked again, or that may match until then."""

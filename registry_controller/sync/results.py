@@ -34,6 +34,7 @@ class ResultClass(enum.Enum):
     CONFLICTING = "conflicting"
 
 
+_MAY_MATCH_AGAIN: Final = Reason.MAY_MATCH_AGAIN.value
 _SAMPLED: Final = frozenset((ResultClass.FAILING, ResultClass.CONFLICTING, ResultClass.WAITING))
 
 
@@ -64,7 +65,7 @@ class ReportedResult(NamedTuple):
     @property
     def is_shown(self) -> bool:
         """Report whether a status names the object; a skipped object needs a message for that."""
-        if self.outcome.reason == Reason.MAY_MATCH_AGAIN.value:
+        if self.outcome.reason == _MAY_MATCH_AGAIN:
             return True
         return self.outcome.result in _SAMPLED or (self.outcome.result is ResultClass.SKIPPED and bool(self.message))
 
@@ -91,7 +92,7 @@ class Results:
 
     def record(self, target: Target, said: Sequence[ReportedResult]) -> bool:
         """Replace the results of a target; no results remove it. Return whether they changed."""
-        outcomes = tuple(one.outcome for one in said)
+        outcomes = tuple([one.outcome for one in said])
         old = self._outcomes.get(target, ())
         changed = old != outcomes
         if changed:
@@ -106,9 +107,10 @@ class Results:
         for outcome, message, _ in shown:
             self._sample(target, outcome, message)
         told = {one.outcome.place for one in shown}
-        for place in (outcome.place for outcome in outcomes if outcome.place not in told):
-            if self._failures.get(place, {}).pop(target, None) is not None:
-                self._on_change(place[0])
+        for outcome in outcomes:
+            failures = self._failures.get(outcome.place)
+            if failures and outcome.place not in told and failures.pop(target, None) is not None:
+                self._on_change(outcome.rule)
         return changed
 
     def record_write(self, place: Place, at: datetime) -> None:

@@ -217,7 +217,8 @@ class StateReader:
         In a cluster that has left the group they include the owners of a copy, or of offers for its place, that have no
         Cluster here any more: a connection is still open for a moment when the Cluster is gone.
         """
-        tombstones, departed = self._tombstones.now, frozenset[ClusterUID]()
+        tombstones = self._tombstones.now
+        departed: frozenset[ClusterUID] = frozenset()
         if membership is not None:
             departed = membership.gone
         elif tombstones.gone:

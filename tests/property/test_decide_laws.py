@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -246,7 +247,7 @@ def test_the_marks_of_membership_need_not_bind(view: TargetState) -> None:
     if view.membership is None or view.current is None or view.current.marks.owner is None:
         return
     marks = view.current.marks
-    held = replace(marks.provenance, cluster=LOCAL) if marks.provenance is not None else None
+    held = msgspec.structs.replace(marks.provenance, cluster=LOCAL) if marks.provenance is not None else None
     bound = view.current._replace(marks=replace(marks, provenance=held, binding=Binding.NAMED))
     one, other = decide(view), decide(view._replace(current=bound))
     assert type(one) is type(other)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
-from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from registry_controller import __version__
 from registry_controller.api import deleted_rules, meta, provenance, tombstone
@@ -150,7 +151,7 @@ def test_the_format_of_this_version_changes_nothing(number: object) -> None:
 def test_a_copy_of_a_later_version_is_never_touched(state: Any) -> None:
     if state.current is None or state.membership is not None:
         return
-    marks = replace(state.current.marks, provenance=None, binding=Binding.UNREADABLE)
+    marks = dataclasses.replace(state.current.marks, provenance=None, binding=Binding.UNREADABLE)
     decision = decide(state._replace(current=state.current._replace(marks=marks)))
     assert isinstance(decision, Hold) or decision.reason in (Reason.NOT_ALLOWED, Reason.CLOSED, Reason.RESERVED)
 

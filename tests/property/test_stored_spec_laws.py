@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from registry_controller.api import meta
 from registry_controller.api.meta import ClusterUID, Manifest, ObjectKey, Target
@@ -75,7 +75,7 @@ def _sorted(value: Any) -> Any:
 def test_native_and_frozen_rules_and_copies_without_a_digest_are_obeyed_as_they_are(
     owners: dict[str, Any], stored: dict[str, Any]
 ) -> None:
-    earlier = dataclasses.replace(written(owners), spec="")
+    earlier = replace(written(owners), spec="")
     for found in (marks(None), marks(earlier), marks(written(owners), frozen=True)):
         assert find_refusal(manifest(stored), found) is None
 
@@ -100,7 +100,7 @@ def test_what_acted_goes_on_only_while_its_owner_says_the_same(
     assert goes_on(manifest(acted), before, marks=marks(written(owners, revision=2))) is is_same
     if digest_spec(manifest(stored)) != digest_spec(manifest(acted)):
         assert not goes_on(manifest(stored), before, marks=marks(written(acted)))
-    other = dataclasses.replace(written(acted), uid="another")
+    other = replace(written(acted), uid="another")
     assert not goes_on(manifest(acted), before, marks=marks(other))
     assert not goes_on(manifest(acted), marks(None), marks=marks(written(acted)))
 
@@ -110,7 +110,7 @@ def test_an_earlier_state_is_one_of_a_lower_revision_that_its_owner_does_not_sho
     stored: dict[str, Any], owners: dict[str, Any], revision: int, than: int
 ) -> None:
     rule, at_owner = written(stored, revision=revision), digest_spec(manifest(owners))
-    assert not is_earlier(dataclasses.replace(rule, spec=""), than=than, at_owner=at_owner)
+    assert not is_earlier(replace(rule, spec=""), than=than, at_owner=at_owner)
     assert not is_earlier(rule, than=than, at_owner=rule.spec)
     assert is_earlier(rule, than=than, at_owner="") is (0 < revision < than)
     assert is_earlier(rule, than=than, at_owner=at_owner) is (0 < revision < than and rule.spec != at_owner)
@@ -120,7 +120,7 @@ def test_an_earlier_state_is_one_of_a_lower_revision_that_its_owner_does_not_sho
 def test_what_acted_goes_on_while_an_earlier_state_is_here(acted: dict[str, Any], earlier: dict[str, Any]) -> None:
     before = marks(written(acted, revision=2))
     assert goes_on(manifest(acted), before, marks=marks(written(earlier)))
-    other = dataclasses.replace(written(earlier), owner=HERE)
+    other = replace(written(earlier), owner=HERE)
     assert not goes_on(manifest(acted), before, marks=marks(other))
 
 
@@ -142,7 +142,7 @@ def test_a_missing_digest_is_no_reason_for_a_write_and_another_one_is(
     one: dict[str, Any], other: dict[str, Any]
 ) -> None:
     mine, its = written(one), written(other, revision=7)
-    assert mine.same_origin(dataclasses.replace(its, spec=""))
+    assert mine.same_origin(replace(its, spec=""))
     assert mine.same_origin(its) is (mine.spec == its.spec)
 
 

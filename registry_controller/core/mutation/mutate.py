@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from registry_controller.api import meta, validation
 from registry_controller.api.errors import InvalidObject
 from registry_controller.api.fields import Field
@@ -79,8 +81,7 @@ class TemplateContext:
 NO_CONTEXT: Final = TemplateContext()
 
 
-@dataclass(frozen=True, slots=True)
-class MutatedCopy:
+class MutatedCopy(msgspec.Struct, frozen=True):
     """A wanted copy, without provenance and without the metadata that the server sets.
 
     `status` is the wanted status; None when the rule does not copy it. `left` are the places that the rule takes out,

@@ -71,7 +71,8 @@ def find_matching_entries(
     """
     if facts.labels.get(meta.CORE_RESOURCE) == "true":
         return ()
-    kind, found = rule.kind, list[RuleEntry]()
+    kind = rule.kind
+    found: list[RuleEntry] = []
     content: ObjectContent | None = None
     for entry in rule.entries:
         if not entry.matches and find_required_clause(kind, facts) is None:

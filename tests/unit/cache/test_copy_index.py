@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from registry_controller.api import meta
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.provenance import Provenance, encode
@@ -105,7 +107,9 @@ def test_a_copy_that_another_cluster_made_counts_for_nobody() -> None:
     for cluster, number in (("another", 0), (LOCAL, 1)):
         record = copy(target)
         assert record.marks.provenance is not None
-        record.marks = replace(record.marks, provenance=replace(record.marks.provenance, cluster=ClusterUID(cluster)))
+        record.marks = replace(
+            record.marks, provenance=msgspec.structs.replace(record.marks.provenance, cluster=ClusterUID(cluster))
+        )
         copies.add(target, record, is_new=True)
         assert (copies.count(("rule", OWNER)), copies.by_owner[OWNER]) == (number, number)
 

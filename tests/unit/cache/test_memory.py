@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 import json
 import tracemalloc
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from registry_controller.api import meta
 from registry_controller.api.errors import InvalidObject

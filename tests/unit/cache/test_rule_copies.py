@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from registry_controller.api import meta
@@ -119,5 +119,5 @@ def test_a_copy_without_a_digest_is_obeyed_as_it_is() -> None:
     earlier = copied(2, state=10)
     provenance = stage.held.rules["r"].marks.provenance
     assert provenance is not None
-    stage.apply(with_provenance(earlier, dataclasses.replace(provenance, revision=10, spec="")))
+    stage.apply(with_provenance(earlier, msgspec.structs.replace(provenance, revision=10, spec="")))
     assert (stage.is_obeyed, stage.acting) == (True, 10)

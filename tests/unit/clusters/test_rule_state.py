@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from registry_controller.api import meta
 from registry_controller.api.errors import NotServed
@@ -272,7 +272,7 @@ def made_by(
 ) -> Provenance:
     """Build the provenance of a copy by a rule of that UID, which read that kind."""
     made = provenance(rule_owner=rule_owner, policy=policy)
-    return dataclasses.replace(made, rule_uid=uid, source=MAP._replace(kind=kind))
+    return replace(made, rule_uid=uid, source=MAP._replace(kind=kind))
 
 
 def identified(**spec: Any) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.provenance import Provenance

@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from registry_controller.api import meta
@@ -232,7 +233,7 @@ async def test_a_copy_names_the_definition_with_which_its_rule_was_here() -> Non
     bench.copy.shows_rule = False  # somebody else brought it back
     assert (await write(current=here)).rule_definition == ""
     bench.copy.shows_rule = True
-    other = here._replace(marks=replace(HERE.marks, provenance=replace(known, rule_uid="another")))
+    other = here._replace(marks=replace(HERE.marks, provenance=msgspec.structs.replace(known, rule_uid="another")))
     assert (await write(current=other)).rule_definition == ""
 
 
