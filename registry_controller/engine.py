@@ -137,7 +137,7 @@ class Engine:
             sources=self.sources,
             copies=self.copies,
             local=local,
-            today=lambda: now().date(),
+            now=now,
             window_s=window_s,
             now_s=_now_s,
         )

@@ -50,7 +50,7 @@ class RuleDeletions:
         sources: SourceIndex,
         copies: CopyIndex,
         local: ClusterUID,
-        today: Callable[[], date] = lambda: datetime.now(UTC).date(),
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
         window_s: float = 0.0,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -63,7 +63,7 @@ class RuleDeletions:
         self._peers: Mapping[ClusterUID, Peer] = {}
         self._shown_by_copies: set[RuleID] = set()
         self._deletions = KnownDeletions()
-        self._today = today
+        self._now = now
         self._recovered: set[ClusterUID] = set()
         """The owners whose missing rules are known since the start: the report of an earlier process is older."""
         self._window_s = window_s
@@ -81,7 +81,7 @@ class RuleDeletions:
                 self._shown_by_copies.add(rule)
             elif is_missed and self._is_missing(rule, presence) and (not was_deleted or traces.is_allowed):
                 found.setdefault(rule.owner, set()).add(rule.name)
-        now = datetime.now(UTC)
+        now = self._now()
         self.missing = {owner: self._known(owner).with_rules(rules, now=now) for owner, rules in found.items()}
         self._recovered |= found.keys()
 
@@ -229,7 +229,7 @@ class RuleDeletions:
 
     def update_record(self, stored: frozenset[DeletedRule]) -> frozenset[DeletedRule]:
         """Return the record of the rules that were deleted here, which replaces the stored one."""
-        today, there = self._today(), (peer.day_there for peer in self._peers.values() if peer.is_alive)
+        today, there = self._now().date(), (peer.day_there for peer in self._peers.values() if peer.is_alive)
         self._deletions = note_deletions(
             self._deletions,
             stored=stored,

@@ -69,7 +69,7 @@ MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.RULE_NOT_HEARD: "it was written by a later state of its rule than is known here",
     Reason.NAMESPACE_MISSING: "the namespace is missing here: create it, or set createNamespaces on the rule",
     Reason.NAMESPACE_TERMINATING: "the namespace is being deleted here",
-    Reason.MAY_HOLD_NATIVE_OBJECTS: "objects that were made here live in it, or may; it stays until they are gone",
+    Reason.CONTENT_REMAINS: "objects live in it, or may, which would be deleted with it; it stays until they are gone",
     Reason.NEW_COPY_MISSING: "its rule gives it another name now; it stays as it is until the copy of that name is "
     "here",
     Reason.MAY_MATCH_AGAIN: "its rule does not ask for the source now; unless that changes in a moment, it is deleted",

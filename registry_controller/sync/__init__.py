@@ -6,7 +6,7 @@ reconciler           one key: read the state, decide, count a deletion, ask the 
 reconcile_spans      the span of a reconcile, where traces are exported
 state_reader         the state of a target, from the caches
 origin_reader        its part about the copy's own source and rule, while that source does not claim the target
-native_contents      its part about native objects in a copied Namespace or definition
+remaining_content    its part about what lives in a copied Namespace or definition
 rule_conflicts       its part about younger rules that want another copy
 gone_copies          places from which a copy went: the owner is asked before the next one is made
 lost_matches         since when rules do not match the sources of copies

@@ -21,7 +21,7 @@ RECHECKED: Final = frozenset(
         Reason.NEEDS_PROOF,
         Reason.STALE_SOURCE,
         Reason.RULE_NOT_HEARD,
-        Reason.MAY_HOLD_NATIVE_OBJECTS,
+        Reason.CONTENT_REMAINS,
         Reason.OWNER_LEAVES,
     }
 )
@@ -228,7 +228,7 @@ UNREPORTED: Final = frozenset({
 
 _WAITS_HERE: Final = frozenset({
     Reason.NAMESPACE_MISSING, Reason.NAMESPACE_TERMINATING, Reason.NEW_COPY_MISSING, Reason.BEING_DELETED,
-    Reason.MAY_HOLD_NATIVE_OBJECTS, Reason.LATER_FORMAT,
+    Reason.CONTENT_REMAINS, Reason.LATER_FORMAT,
 })  # fmt: skip
 """The holds that something in this cluster ends: until then the rule is not in sync."""
 
@@ -239,7 +239,7 @@ _MESSAGES: Final = {
         Reason.NAMESPACE_MISSING,
         Reason.NAMESPACE_TERMINATING,
         Reason.BEING_DELETED,
-        Reason.MAY_HOLD_NATIVE_OBJECTS,
+        Reason.CONTENT_REMAINS,
         Reason.OWNER_SILENT,
         Reason.DELETED_HERE,
         Reason.LATER_FORMAT,

@@ -22,7 +22,7 @@ SOURCES = {
     "message about an answer": [
         "clusters/clones.py", "clusters/metadata.py", "kube/connect.py", "kube/discover.py", "kube/listing.py",
         "kube/object.py", "kube/responses.py", "kube/translate.py", "kube/transport.py", "kube/watch.py",
-        "sync/lost_fields.py", "sync/native_contents.py", "watch/limits.py", "watch/lister.py", "watch/reflector.py",
+        "sync/lost_fields.py", "sync/remaining_content.py", "watch/limits.py", "watch/lister.py", "watch/reflector.py",
     ],
     "message about this cluster": [
         "local/cluster_profiles.py", "local/controller.py", "local/kubeconfig_secret.py", "local/own_cluster.py",

@@ -270,7 +270,7 @@ def test_nothing_is_deleted_without_proof(view: TargetState) -> None:
         return
     assert view.current is not None
     assert view.current.marks.is_copy
-    assert not view.current.may_hold_natives
+    assert not view.current.may_hold_content
     assert decision.owner in view.alive
     assert view.origin.tracking is Tracking.ABSENT
     (proof,) = view.proofs
@@ -507,8 +507,8 @@ def test_a_question_says_what_it_becomes_and_no_other_answer_deletes(view: Targe
     if not isinstance(asked, NeedsProof):
         return
     if asked.expects is None:
-        assert decide(view.with_natives(found=False)) == asked.if_proven
-        assert not isinstance(decide(view.with_natives(found=True)), Delete | NeedsProof)
+        assert decide(view.with_content(found=False)) == asked.if_proven
+        assert not isinstance(decide(view.with_content(found=True)), Delete | NeedsProof)
         return
     assert decide(view.with_proof(asked.expects)) == asked.if_proven
     for answer in ProofResult:

@@ -1,17 +1,71 @@
-"""Copies that others go with: of a Namespace, not while something native lives in it; never for a field. O1, W3, A2."""
+"""Copies that others would go with: of a Namespace or a definition, while something lives in it. O1, O5, W3, W4, A2."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from registry_controller.api.meta import SYNC_DISABLED
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.member import Member
+from tests.sim.cluster.transport import Fault
+from tests.sim.schedule.leaving import leave
 
 NAMESPACE = {"version": "v1", "kind": "Namespace"}
 DEFINITION = {"group": "apiextensions.k8s.io", "version": "v1", "kind": "CustomResourceDefinition"}
+RELIC = {"group": "sim.example", "version": "v1beta1", "kind": "Relic"}
 LABELS = {"sync": "yes"}
+ENTRY = {"match": [{"labels": [{"matchLabels": LABELS}]}]}
+
+
+def stays(name: str, kind: dict[str, str], *, policy: str, entry: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Write a rule that no other cluster copies."""
+    made = rule(name, kind, entry or ENTRY, deletionPolicy=policy)
+    made["metadata"]["annotations"] = {SYNC_DISABLED: "true"}
+    return made
+
+
+async def share_namespace(group: SimGroup, count: int, policy: str) -> None:
+    """Let a copy the Namespace `team` of b, and so many ConfigMaps in it of each other member."""
+    await group.join()
+    a, b, *others = group.members
+    a.create(stays("spaces", NAMESPACE, policy="Delete"))
+    a.create(stays("many", CONFIG_MAP, policy=policy))
+    b.create({"kind": "Namespace", "metadata": {"name": "team", "labels": LABELS}})
+    for other in others:
+        other.create({"kind": "Namespace", "metadata": {"name": "team"}})
+    await group.settle()
+    for member in (b, *others):
+        for number in range(count):
+            member.create(config_map(f"{member.name}-{number:03}", {"a": "1"}, namespace="team", labels=LABELS))
+    await group.settle()
+    assert len(in_team(a)) == count * (len(others) + 1)
+
+
+def in_team(member: Member, of: str = "") -> dict[str, str]:
+    """List the ConfigMaps in the namespace, of one member or all, with their uids."""
+    found = [item["metadata"] for item in member.list("ConfigMap", namespace="team")]
+    return {info["name"]: info["uid"] for info in found if info["name"].startswith(of)}
+
+
+def install_relics(member: Member, labels: dict[str, str]) -> None:
+    """Install the definition of Relics."""
+    member.server.change_versions("Relic", ["v1beta1"])
+    member.apply({**DEFINED, "metadata": {"name": "relics.sim.example", "labels": labels}})
+
+
+def relic(number: int) -> dict[str, Any]:
+    """Write a Relic that is copied."""
+    return {
+        "kind": "Relic",
+        "metadata": {"name": f"r-{number:03}", "namespace": "default", "labels": LABELS},
+        "spec": {},
+    }
+
+
+DEFINED = {"kind": "CustomResourceDefinition"}
 
 
 @pytest.mark.parametrize("goes", ["source", "rule"])
@@ -93,3 +147,111 @@ def test_a_namespace_that_may_not_be_made_for_copies_stalls_the_rule() -> None:
         assert here.find("ConfigMap", "one", namespace="space") is not None
 
     simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("goes", ["source", "label", "rule", "match", "owner"])
+@pytest.mark.parametrize("third", ["alive", "silent"])
+def test_no_copy_goes_with_a_copied_namespace(goes: str, third: str) -> None:
+    """O1, O5, O6, W3: whoever owns it, and whatever it is that the Namespace goes for."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share_namespace(group, 3, "Orphan")
+        a, b, c = group.members
+        before = in_team(a)
+        if third == "silent":
+            await c.stop()
+            group.fail("c", Fault.REFUSED)
+        if goes == "source":
+            b.delete("Namespace", "team")
+        elif goes == "label":
+            b.replace({**b.get("Namespace", "team"), "metadata": {"name": "team"}})
+        elif goes == "rule":
+            a.delete("ResourceSyncRule", "spaces")
+        elif goes == "match":
+            other = {"match": [{"labels": [{"matchLabels": {"sync": "other"}}]}]}
+            a.apply(stays("spaces", NAMESPACE, policy="Delete", entry=other))
+        else:
+            await leave(group, "b", without=("c",) if third == "silent" else ())
+        await asyncio.sleep(200.0)
+        kept = {name: uid for name, uid in before.items() if goes != "source" or name.startswith("c")}
+        assert in_team(a) == kept
+        assert not a.get("Namespace", "team")["metadata"].get("deletionTimestamp")
+        assert (a.find("Cluster", "b") is None) == (goes == "owner")
+        if goes in ("source", "label", "match"):
+            told = a.condition("ResourceSyncRule", "spaces", "Synced")
+            assert told["status"] == "False"
+            assert "objects live in it, or may" in told["message"]
+        if goes == "owner":
+            return  # nobody asks for what is left of who has left
+        a.delete("ResourceSyncRule", "many")
+        await asyncio.sleep(60.0)
+        for name in kept:
+            a.delete("ConfigMap", name, namespace="team")
+        await asyncio.sleep(200.0)
+        assert a.find("Namespace", "team") is None
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.parametrize("first", ["labels", "namespace"])
+def test_a_namespace_that_goes_deletes_no_copies_beyond_the_limit(first: str) -> None:
+    """W4: not those that are halted, nor, with their sources, more than the limit lets go."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share_namespace(group, 120, "Delete")
+        a, b = group.members
+        before = in_team(a)
+        if first == "labels":
+            for name in list(before)[:100]:
+                b.replace(
+                    {**b.get("ConfigMap", name, namespace="team"), "metadata": {"name": name, "namespace": "team"}}
+                )
+            await asyncio.sleep(60.0)
+            assert in_team(a) == before
+        b.delete("Namespace", "team")
+        await asyncio.sleep(100.0)
+        assert in_team(a) == before
+        assert a.condition("ResourceSyncRule", "many", "DeletionHalted")["status"] == "True"
+        assert not a.get("Namespace", "team")["metadata"].get("deletionTimestamp")
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("is_there_again", [True, False], ids=["installed again", "gone for good"])
+@pytest.mark.parametrize("of", ["b", "c"])
+def test_no_copy_goes_with_a_copied_definition(of: str, is_there_again: bool) -> None:
+    """O1, O5, W4: of its own owner or another one; it goes once all its objects here are gone."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b, _ = group.members
+        install_relics(b, LABELS)
+        a.create(stays("kinds", DEFINITION, policy="Delete"))
+        a.create(stays("many", RELIC, policy="Delete"))
+        if of == "c":
+            install_relics(group["c"], {})
+        await group.settle()
+        assert a.server.serves("Relic")
+        for number in range(20):
+            group[of].create(relic(number))
+        await group.settle()
+        before = {item["metadata"]["uid"] for item in a.list("Relic")}
+        assert len(before) == 20
+        await group["b"].restart()
+        b.delete("CustomResourceDefinition", "relics.sim.example")
+        await asyncio.sleep(1.0)
+        assert not b.server.serves("Relic")
+        if is_there_again:
+            install_relics(b, LABELS)
+        await asyncio.sleep(200.0)
+        assert {item["metadata"]["uid"] for item in a.list("Relic")} == before
+        if is_there_again:
+            return
+        a.delete("ResourceSyncRule", "many")
+        await asyncio.sleep(60.0)
+        for item in a.list("Relic"):
+            a.delete("Relic", item["metadata"]["name"], namespace="default")
+        await asyncio.sleep(200.0)
+        assert not a.server.serves("Relic")
+
+    simulate(scenario, n=3)

@@ -305,8 +305,9 @@ def test_an_owner_has_a_limit_over_all_rules() -> None:
     simulate(scenario, n=2)
 
 
-def test_a_restart_between_the_sets_of_two_rules_forgets_none_of_their_owner() -> None:
-    """W4: forty of each, which the owner's limit does not let go in five minutes; so its Cluster stores nothing yet."""
+@pytest.mark.parametrize("goes", ["source", "match"])
+def test_a_restart_between_the_sets_of_two_rules_forgets_none_of_their_owner(goes: str) -> None:
+    """W4: forty of each, which the owner's limit does not let go in five minutes; its Cluster may store nothing yet."""
 
     async def scenario(group: SimGroup) -> None:
         await group.join()
@@ -319,11 +320,40 @@ def test_a_restart_between_the_sets_of_two_rules_forgets_none_of_their_owner() -
         await group.settle()
         for part, stays in (("x", 80), ("y", 80)):
             for number in range(40):
-                a.apply(config_map(f"m-{part}-{number:02}", {"n": "1"}, labels={"part": "none"}))
+                if goes == "source":
+                    a.delete("ConfigMap", f"m-{part}-{number:02}", namespace="default")
+                else:
+                    a.apply(config_map(f"m-{part}-{number:02}", {"n": "1"}, labels={"part": "none"}))
             await asyncio.sleep(40.0)
+            assert bool(read_deletions(b.get("Cluster", "a").get("status"))) == (goes == "match" or part == "y")
             await b.restart()
             await asyncio.sleep(40.0)
             assert left(b) == stays
+        assert halted_over_all(b, "a")
+
+    simulate(scenario, n=2)
+
+
+@pytest.mark.parametrize("ends", ["stops", "is killed"])
+def test_a_rule_that_is_replaced_while_no_daemon_runs_forgets_no_count_of_its_owner(ends: str) -> None:
+    """W4: fifty each time, which the limit of the rule alone lets go for ever."""
+
+    async def scenario(group: SimGroup) -> None:
+        a, b = await copied(group, 200, window_s=5)
+        for first in range(0, 200, 50):
+            for number in range(first, first + 50):
+                a.apply(config_map(f"m-{number:03}", {"n": "1"}, labels={"sync": "no"}))
+            await asyncio.sleep(20.0)
+            if ends == "stops":
+                await b.stop()
+            else:
+                b.kill()
+            b.delete("ResourceSyncRule", "many")
+            b.create(rule("many", CONFIG_MAP, LABELLED, deletionPolicy="Delete"))
+            await asyncio.sleep(1.0)
+            b.start()
+            await asyncio.sleep(15.0)
+        assert left(b) == 100
         assert halted_over_all(b, "a")
 
     simulate(scenario, n=2)

@@ -55,7 +55,7 @@ def decide(state: TargetState) -> Decision:
 
 def _is_presumed(state: TargetState, expects: OwnerAnswer) -> bool:
     """Report whether a deletion is certain enough to be halted before its owner has confirmed it."""
-    if expects.answer is not ProofResult.NOT_FOUND or (state.current is not None and state.current.may_hold_natives):
+    if expects.answer is not ProofResult.NOT_FOUND or (state.current is not None and state.current.may_hold_content):
         return False
     if state.origin.saw_match:
         return True
@@ -83,9 +83,9 @@ def _decide(state: TargetState) -> Decision:
         return Skip(BARRED[state.origin.barrier], decision.owner)
     if isinstance(decision, Apply) and state.current is None:
         return _with_namespace(state, decision)
-    if isinstance(decision, Delete) and state.current is not None and state.current.may_hold_natives:
-        held = Hold(Reason.MAY_HOLD_NATIVE_OBJECTS, decision.owner)
-        return held if state.current.holds_natives else NeedsProof(held.reason, decision.owner, None, decision)
+    if isinstance(decision, Delete) and state.current is not None and state.current.may_hold_content:
+        held = Hold(Reason.CONTENT_REMAINS, decision.owner)
+        return held if state.current.holds_content else NeedsProof(held.reason, decision.owner, None, decision)
     return decision
 
 

@@ -64,7 +64,7 @@ class Reason(enum.Enum):
     RULE_NOT_HEARD = "RuleNotHeard"
     NAMESPACE_MISSING = "NamespaceMissing"
     NAMESPACE_TERMINATING = "NamespaceTerminating"
-    MAY_HOLD_NATIVE_OBJECTS = "MayHoldNativeObjects"
+    CONTENT_REMAINS = "ContentRemains"
     BEING_DELETED = "BeingDeletedHere"
     NEW_COPY_MISSING = "NewCopyMissing"
     MAY_MATCH_AGAIN = "MayMatchAgain"

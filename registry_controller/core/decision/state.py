@@ -90,14 +90,14 @@ class CurrentCopy(NamedTuple):
     uid: str
     revision: int
     deleting: bool = False
-    may_hold_natives: bool = False
-    """A Namespace or CustomResourceDefinition in which native objects may live (O1)."""
+    may_hold_content: bool = False
+    """A Namespace or CustomResourceDefinition in which objects may live, which would be deleted with it (O1)."""
     natural: ClusterUID | None = None
     """The cluster that a membership object represents."""
     disputed: bool = False
     """Clusters of several members name this registry Secret here (O7)."""
-    holds_natives: bool = False
-    """Native objects live in it."""
+    holds_content: bool = False
+    """Objects live in it."""
     owner_had_it: bool = False
     """This daemon has seen that the owner has, or had, the object that the marks do not name."""
 
@@ -295,7 +295,7 @@ class TargetState(NamedTuple):
         others = tuple(held for held in self.proofs if held.source != answer.source)
         return self._replace(proofs=(*others, answer))
 
-    def with_natives(self, *, found: bool) -> TargetState:
-        """Return the state with the answer to whether native objects live in the copy."""
+    def with_content(self, *, found: bool) -> TargetState:
+        """Return the state with the answer to whether objects live in the copy."""
         assert self.current is not None
-        return self._replace(current=self.current._replace(may_hold_natives=found, holds_natives=found))
+        return self._replace(current=self.current._replace(may_hold_content=found, holds_content=found))

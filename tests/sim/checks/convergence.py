@@ -8,6 +8,7 @@ from typing import NamedTuple
 from registry_controller.api.meta import ObjectKey
 from tests.sim.checks.expected_copies import Marks, Place, marks_of, stored_forms
 from tests.sim.checks.oracle import Claim, Fate, Oracle
+from tests.sim.checks.remaining_content import list_content
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.schedule.tally import Tally
@@ -147,7 +148,7 @@ class _End(NamedTuple):
             self.cluster, self.place
         ):
             return None
-        if self.place.kind == "Namespace" and self.oracle.holds_natives(self.cluster, self.place.key.name):
+        if any(list_content(lambda kind: self.oracle.world.all(self.cluster, kind.kind), self.place)):
             self.tally.clause("O1")
             return None
         return "W3", f"is {owner}'s copy that should be gone: {marks.provenance}"

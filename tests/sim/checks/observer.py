@@ -40,6 +40,7 @@ from tests.sim.checks.invariants import Guards
 from tests.sim.checks.later_versions import LaterVersions
 from tests.sim.checks.lost_definitions import LostDefinitions
 from tests.sim.checks.oracle import Claim, Fate, Oracle, World
+from tests.sim.checks.remaining_content import RemainingContent
 from tests.sim.checks.repeated_deletions import RepeatedDeletions
 from tests.sim.checks.unneeded_writes import UnneededWrites
 from tests.sim.cluster.apiserver import ApiServer
@@ -84,6 +85,7 @@ class Observer:
         self._repeated = RepeatedDeletions(self.history, tally, self._break, is_order=self._is_order)
         self._later = LaterVersions(self.history, tally, self._break)
         self._unneeded = UnneededWrites(self.history, self._break)
+        self._content = RemainingContent(self.history, tally, self._break)
         for member in group.members:
             self._listen(member)
             for server in group.members:
@@ -188,6 +190,7 @@ class Observer:
             self._check_native(entry, change.before, where)
         if change.new is None or _is_going(change.new) > _is_going(change.before):
             self._check_deletion(entry, change.before, where)
+            self._content.see_deletion(entry, where)
             return
         if change.before is not None and _same_but_status(change.before, change.new):
             self._check_status(entry, change.new, member, where)

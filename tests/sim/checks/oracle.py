@@ -28,7 +28,6 @@ from tests.sim.checks.expected_copies import (
 )
 from tests.sim.cluster.fields import Manifest
 from tests.sim.cluster.habits import Habits
-from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.schedule.vocabulary import LETS_IN, WRITTEN
 
 
@@ -395,17 +394,6 @@ class Oracle:
         acting = [rule for rule in self.rules(cluster) if rule.kind == kind and not rule.is_idle]
         obj = [rule for rule in acting if self.is_for(rule, cluster) and self.reads(rule, owner)]
         return Fate.GOES if any(_is_wide(rule) for rule in obj) else Fate.OPEN
-
-    def holds_natives(self, cluster: str, namespace: str) -> bool:
-        """Say whether anything that was born at a cluster lives in a namespace there."""
-        kinds = [kind for kind in BY_KIND.values() if kind.namespaced and kind.kind != "Event"]
-        own = self.world.id_of(cluster)
-        return any(
-            key.namespace == namespace and not is_made_by_controller(found)
-            for kind in kinds
-            for key, found in self.world.all(cluster, kind.kind).items()
-            if marks_of(found).owner in ("", own) or not marks_of(found).is_bound_in(own)
-        )
 
 
 def says_it_acts(rule: Manifest) -> bool:

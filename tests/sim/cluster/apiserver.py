@@ -30,7 +30,8 @@ from tests.sim.cluster.watch import Watch
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _NAMESPACE = BY_KIND["Namespace"]
 _DEFINITION = BY_KIND["CustomResourceDefinition"]
-_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+_HELD = "sim.example/held"
+"""The finalizer of a definition that somebody keeps from going."""
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -168,19 +169,17 @@ class ApiServer:
         self.change_versions(kind, BY_KIND[kind].versions[:1] if served else ())
 
     def terminate(self, kind: str) -> None:
-        """Delete a definition: nothing of the kind can be created from now on.
+        """Delete a definition, which a finalizer holds until the next change of what is served.
 
-        It is gone with the next change of what is served: its finalizer stands for the deletion of all objects.
+        Nothing of the kind can be created from now on.
         """
         found = BY_KIND[kind]
         if self.store.all(_DEFINITION).get(found.definition) is None:
             self.change_served(kind, served=True)
         held = self.store.get(_DEFINITION, found.definition)
-        kept = {**held, "metadata": {**held["metadata"], "finalizers": [_CLEANUP]}}
-        self.store.replace(_DEFINITION, found.definition, kept, manager="kube-apiserver")
+        kept = {**held, "metadata": {**held["metadata"], "finalizers": [_HELD]}}
+        self.store.replace(_DEFINITION, found.definition, kept, manager="kubectl")
         self.store.delete(_DEFINITION, found.definition)
-        self._terminating.add(found)
-        self._documents.clear()
 
     def is_terminating(self, kind: str) -> bool:
         """Say whether a definition is about to go."""
@@ -199,17 +198,16 @@ class ApiServer:
         """Serve a kind in these versions, and no others."""
         found, wanted = BY_KIND[kind], set(served)
         if found in self._terminating:
-            self._terminating.discard(found)
             held = self.store.get(_DEFINITION, found.definition)
             kept = {**held, "metadata": {**held["metadata"], "finalizers": []}}
             self.store.replace(_DEFINITION, found.definition, kept, manager="kube-apiserver")
             if not wanted:
                 return
-        if wanted and not self._versions[found]:
-            self.store.begin(found)
         info = {"name": found.definition.name}
         versions = [{"name": version, "served": version in wanted} for version in found.versions]
-        spec = {"group": found.group, "versions": versions}
+        names = {"kind": found.kind, "plural": found.plural}
+        scope = "Namespaced" if found.namespaced else "Cluster"
+        spec = {"group": found.group, "versions": versions, "names": names, "scope": scope}
         definition = {"kind": _DEFINITION.kind, "metadata": info, "spec": spec}
         if self.store.all(_DEFINITION).get(found.definition) is None:
             self.store.create(_DEFINITION, "", definition, manager="kubectl")
@@ -219,7 +217,12 @@ class ApiServer:
     def _hear(self, change: Change) -> None:
         if change.kind is _DEFINITION and (kind := BY_DEFINITION.get(change.key.name)) is not None:
             said = change.new["spec"]["versions"] if change.new is not None else ()
-            self._versions[kind] = tuple(version["name"] for version in said if version["served"])
+            served = tuple(version["name"] for version in said if version["served"])
+            if served and not self._versions[kind]:
+                self.store.begin(kind)
+            self._versions[kind] = served
+            is_going = change.new is not None and "deletionTimestamp" in change.new["metadata"]
+            (self._terminating.add if is_going else self._terminating.discard)(kind)
             self._documents.clear()
 
     def _document(self, path: str) -> bytes | None:

@@ -1,4 +1,5 @@
-"""What controllers do in a simulated cluster: fill token Secrets, end namespaces, collect garbage, mirror objects.
+"""What controllers do in a simulated cluster: fill token Secrets, collect garbage, mirror objects; and when a namespace
+or a definition is deleted, delete all that is in it.
 
 As the mirroring controller of EndpointSlices does, one makes an object from each ConfigMap with the label `MIRRORED`,
 with its annotations and its other labels, and owns it.
@@ -15,14 +16,15 @@ import trustme
 
 from registry_controller.api.meta import ObjectKey
 from tests.sim.cluster.apiserver import ApiServer
-from tests.sim.cluster.kinds import BY_KIND
+from tests.sim.cluster.kinds import BY_DEFINITION, BY_KIND
 from tests.sim.cluster.refusal import Refusal
-from tests.sim.cluster.store import Change
+from tests.sim.cluster.store import CLEANUP, Change
 
 _TOKEN_TYPE = "kubernetes.io/service-account-token"
 _MANAGER = "kube-controller-manager"
 _ACCOUNT = "kubernetes.io/service-account.name"
 _DELAY_S = 0.2
+_DEFINITION = BY_KIND["CustomResourceDefinition"]
 MIRRORED = "sim.example/mirrored"
 _MIRROR = "-mirror"
 
@@ -49,6 +51,8 @@ class Controllers:
             loop.call_later(_DELAY_S, self._mirror, change.key._replace(name=change.key.name.removesuffix(_MIRROR)))
         elif change.kind.kind == "Namespace" and new is not None and new["metadata"].get("deletionTimestamp"):
             loop.call_later(_DELAY_S, self._finish, change.key.name)
+        elif change.kind is _DEFINITION and new is not None and CLEANUP in new["metadata"].get("finalizers", ()):
+            loop.call_later(_DELAY_S, self._finish_definition, change.key)
         if new is None and change.old is not None:
             loop.call_later(_DELAY_S, self._collect, change.old["metadata"]["uid"])
 
@@ -105,6 +109,13 @@ class Controllers:
         kind, key = BY_KIND["Namespace"], ObjectKey("", namespace)
         if key in self._server.store.all(kind) and not self._server.store.finish(namespace):
             asyncio.get_running_loop().call_later(_DELAY_S, self._finish, namespace)
+
+    def _finish_definition(self, key: ObjectKey) -> None:
+        found = self._server.store.all(_DEFINITION).get(key)
+        if found is None or CLEANUP not in found["metadata"].get("finalizers", ()):
+            return
+        if not self._server.store.finish_definition(key, BY_DEFINITION.get(key.name)):
+            asyncio.get_running_loop().call_later(_DELAY_S, self._finish_definition, key)
 
     def _collect(self, uid: str) -> None:
         """Delete what only a deleted object owned."""

@@ -18,6 +18,9 @@ from tests.sim.cluster.kinds import BY_KIND, Kind
 from tests.sim.cluster.refusal import Refusal
 
 _NAMESPACE = BY_KIND["Namespace"]
+_DEFINITION = BY_KIND["CustomResourceDefinition"]
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+"""The finalizer of a definition that is deleted: it stands for the deletion of all objects of its kind."""
 _MADE = (
     "uid",
     "creationTimestamp",
@@ -176,9 +179,11 @@ class Store:
         return self._commit(kind, key, old, new, manager=manager, subresource=subresource, dry_run=dry_run)
 
     def delete(self, kind: Kind, key: ObjectKey, *, uid: str = "", resource_version: str = "") -> Manifest:
-        """Delete an object, or mark it where finalizers hold it."""
+        """Delete an object, or mark it where finalizers hold it, as one always holds a definition."""
         old = self.get(kind, key)
         info = old["metadata"]
+        if kind == _DEFINITION and CLEANUP not in info.get("finalizers", ()):
+            info = {**info, "finalizers": [*info.get("finalizers", ()), CLEANUP]}
         if (uid and uid != info["uid"]) or (resource_version and resource_version != info["resourceVersion"]):
             raise conflict(kind, key, "Precondition failed")
         if kind == _NAMESPACE or info.get("finalizers"):
@@ -199,6 +204,18 @@ class Store:
         if any(key in self.all(kind) for kind, key in inside):
             return False
         self._remove(_NAMESPACE, ObjectKey("", namespace), self.get(_NAMESPACE, ObjectKey("", namespace)))
+        return True
+
+    def finish_definition(self, key: ObjectKey, kind: Kind | None) -> bool:
+        """Delete all objects of a terminating definition's kind, and then let it go; say whether all are deleted."""
+        for held in list(self.all(kind)) if kind is not None else ():
+            self.delete(kind, held)
+        if kind is not None and self.all(kind):
+            return False
+        found = self.get(_DEFINITION, key)
+        kept = [name for name in found["metadata"].get("finalizers", ()) if name != CLEANUP]
+        freed = {**found, "metadata": {**found["metadata"], "finalizers": kept}}
+        self.replace(_DEFINITION, key, freed, manager="kube-apiserver")
         return True
 
     def _check_new(self, kind: Kind, key: ObjectKey, info: Manifest) -> None:

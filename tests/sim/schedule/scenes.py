@@ -51,16 +51,38 @@ def _left_and_relayed(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
-def _inhabited_namespace(chance: random.Random, names: str) -> list[Step]:
-    """A Namespace is copied, somebody lives in the copy, and the owner deletes its own."""
-    here, owner, _ = _three(chance, names)
+def shared_namespace(chance: random.Random, names: str) -> list[Step]:
+    """Let a Namespace be copied, with objects of two members in it, and then not be wanted any more."""
+    here, owner, third = _three(chance, names)
     name, value = chance.choice("xyz"), f"v{chance.randrange(10**6)}"
+    place, policy = ("Namespace", "", name), chance.choice(("Delete", "Orphan"))
+    spaces = ("namespaces-1", ("Namespace", "plain", "labels", "Delete", "stays"))
+    ends = [
+        Step(0.0, "drops", owner, (place,)),
+        Step(0.0, "drops", owner, (place,)),
+        Step(0.0, "puts", owner, (place, value, "")),
+        Step(0.0, "drops rule", here, ("namespaces-1",)),
+        Step(0.0, "rules", here, ("namespaces-1", (*spaces[1][:2], "name", "Delete", "stays"))),
+        Step(0.0, "leaves", owner),
+    ]
+    lives = [Step(3.0, "lives in a copied namespace", here, (name, value))]
+    silent = [Step(3.0, "is cut off from", here, (third, 200.0))]
     return [
-        Step(0.0, "rules", here, ("namespaces-1", ("Namespace", "plain", "labels", "Delete", "stays"))),
-        Step(0.0, "puts", owner, (("Namespace", "", name), value, "sync")),
-        Step(3.0, "lives in a copied namespace", here, (name, value)),
-        Step(1.0, "drops", owner, (("Namespace", "", name),)),
-        Step(3.0, "edits copy", here, (chance.randrange(1000), value)),
+        Step(0.0, "rules", here, spaces),
+        Step(0.0, "rules", here, ("configmaps-1", ("ConfigMap", "plain", "labels", policy, "stays"))),
+        Step(0.0, "puts", owner, (place, value, "sync")),
+        Step(0.0, "makes namespace", third, (name,)),
+        Step(3.0, "puts", owner, (("ConfigMap", name, "y"), value, "sync")),
+        Step(0.0, "puts", third, (("ConfigMap", name, "z"), value, "sync")),
+        *(lives if chance.random() < 0.3 else ()),
+        *(silent if chance.random() < 0.3 else ()),
+        Step(chance.choice((3.0, 70.0, 70.0)), "edits copy", here, (chance.randrange(1000), value)),
+        chance.choice(ends),
+        Step(20.0, chance.choice(("restarts", "is killed")), here),
+        Step(
+            40.0,
+            *chance.choice((("drops rule", here, ("configmaps-1",)), ("drops", third, (("ConfigMap", name, "z"),)))),
+        ),
     ]
 
 
@@ -472,7 +494,7 @@ def _refused(chance: random.Random, names: str) -> list[Step]:
 
 
 SCENES: Sequence[Callable[[random.Random, str], list[Step]]] = (
-    _unheard_while_silent, _forged_relay, _left_and_relayed, _inhabited_namespace, _carried_credentials, _rivals,
+    _unheard_while_silent, _forged_relay, _left_and_relayed, shared_namespace, _carried_credentials, _rivals,
     _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything, comes_and_goes, _reinstalled,
     _another_kind, _altered_rule, moved_in_vain, _restored, _misplaced_name, _refused,
 )  # fmt: skip

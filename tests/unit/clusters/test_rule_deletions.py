@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +23,8 @@ from tests.unit.clusters.builders import LOCAL, cluster_manifest, rule_manifest
 
 HOME = ClusterUID("id-b")
 WINDOW_S = 30.0
-TODAY = date(2026, 1, 31)
+NOW = datetime(2026, 1, 31, tzinfo=UTC)
+TODAY = NOW.date()
 DEFINITION = Definition("crd", deleting=False, revision=10)
 EARLIER = "earlier-crd"
 
@@ -44,7 +45,7 @@ class Stage:
         self.absent: list[RuleID] = []
         copies: Any = SimpleNamespace(all_caches=list)
         self.deletions = RuleDeletions(
-            registry=self.held, sources=sources, copies=copies, local=LOCAL, today=lambda: TODAY, **clock
+            registry=self.held, sources=sources, copies=copies, local=LOCAL, now=lambda: NOW, **clock
         )
         self.defined: Any = SimpleNamespace(of_rules=DEFINITION, read=DefinitionRead())
         self.deletions.traces.definitions = self.defined

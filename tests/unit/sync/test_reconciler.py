@@ -280,18 +280,18 @@ async def test_a_container_is_looked_into_after_its_owner_was_asked(
 ) -> None:
     """O1: and it goes only when it was found empty."""
     target = Target("", "Namespace", "", "team")
-    bench = Bench(absent(target, current=copy_of(target)._replace(may_hold_natives=True)))
+    bench = Bench(absent(target, current=copy_of(target)._replace(may_hold_content=True)))
 
     async def look(reader: object, looked_into: Target, *, cluster: ClusterUID) -> bool:
         assert cluster == LOCAL
         bench.log.append(f"looked into {looked_into.name}")
         return holds
 
-    monkeypatch.setattr("registry_controller.sync.reconciler.holds_natives", look)
+    monkeypatch.setattr("registry_controller.sync.reconciler.holds_content", look)
     decision, _ = await bench.reconcile()
     assert bench.log[:3] == ["counted NeedsProof", "asked about team", "looked into team"]
     if holds:
-        assert decision == Hold(Reason.MAY_HOLD_NATIVE_OBJECTS, OWNER)
+        assert decision == Hold(Reason.CONTENT_REMAINS, OWNER)
         assert "withdrawn" in bench.log
     else:
         assert decision == Delete("here", 9, Reason.SOURCE_DELETED, OWNER)

@@ -156,7 +156,7 @@ def test_a_copy_whose_source_may_match_again_is_looked_at_once_its_time_is_over(
 
 
 @pytest.mark.parametrize(
-    "reason", [Reason.NEEDS_PROOF, Reason.STALE_SOURCE, Reason.MAY_HOLD_NATIVE_OBJECTS, Reason.OWNER_LEAVES]
+    "reason", [Reason.NEEDS_PROOF, Reason.STALE_SOURCE, Reason.CONTENT_REMAINS, Reason.OWNER_LEAVES]
 )
 def test_what_no_event_ends_is_looked_at_again_later_each_time(reason: Reason) -> None:
     """O5, A4."""

@@ -1,4 +1,4 @@
-"""O1: what lives in a Namespace, and what is only made by Kubernetes wherever there is one, or a copy."""
+"""O1: what lives in a Namespace, and what is only made by Kubernetes wherever there is one, or from a copy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotFound, ServerError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
-from registry_controller.sync.native_contents import holds_natives
+from registry_controller.sync.remaining_content import holds_content
 from tests.original_marks import last_applied
 
 SPACE = Target("", "Namespace", "", "space")
@@ -78,17 +78,17 @@ class Server:
 
 
 async def _holds(server: Any, target: Target = SPACE) -> bool:
-    return await holds_natives(server, target, cluster=ClusterUID("here"))
+    return await holds_content(server, target, cluster=ClusterUID("here"))
 
 
 ENDPOINTS, SLICE = GVK("", "v1", "Endpoints"), GVK("discovery.k8s.io", "v1", "EndpointSlice")
 
 
 @pytest.mark.parametrize(
-    ("kind", "metadata", "is_native"),
+    ("kind", "metadata", "is_content"),
     [
         (GVK("sim.example", "v1", "Widget"), {}, True),
-        (GVK("sim.example", "v1", "Widget"), COPIED, False),
+        (GVK("sim.example", "v1", "Widget"), COPIED, True),
         (GVK("sim.example", "v1", "Widget"), UNPROVEN, True),
         (GVK("sim.example", "v1", "Widget"), OF_ANOTHER, True),
         (GVK("sim.example", "v1", "Widget"), MADE_FROM_IT, False),
@@ -107,7 +107,7 @@ ENDPOINTS, SLICE = GVK("", "v1", "Endpoints"), GVK("discovery.k8s.io", "v1", "En
         (ENDPOINTS, {"labels": {"endpoints.kubernetes.io/managed-by": "hand"}}, True),
         (ENDPOINTS, CONTROLLER, False),
         (ENDPOINTS, PASSED_ON, False),
-        (ENDPOINTS, COPIED, False),
+        (ENDPOINTS, COPIED, True),
         (ENDPOINTS._replace(group="sim.example"), CONTROLLER, True),
         (SLICE, {}, True),
         (SLICE, {"labels": {SLICE_LABEL: "staff"}}, True),
@@ -116,10 +116,10 @@ ENDPOINTS, SLICE = GVK("", "v1", "Endpoints"), GVK("discovery.k8s.io", "v1", "En
         (SLICE, PASSED_ON, False),
     ],
 )
-async def test_what_was_made_here_is_told_from_what_kubernetes_makes(
-    kind: GVK, metadata: dict[str, Any], is_native: bool
+async def test_what_lives_somewhere_is_told_from_what_kubernetes_makes(
+    kind: GVK, metadata: dict[str, Any], is_content: bool
 ) -> None:
-    assert await _holds(Server(kind, metadata)) is is_native
+    assert await _holds(Server(kind, metadata)) is is_content
 
 
 async def test_an_empty_namespace_is_empty() -> None:
@@ -138,13 +138,13 @@ async def test_what_cannot_be_looked_into_counts_as_not_empty(failure: Exception
 
 
 @pytest.mark.parametrize(
-    ("served", "metadata", "is_native"), [(True, {}, True), (True, None, False), (False, None, True)]
+    ("served", "metadata", "is_content"), [(True, {}, True), (True, None, False), (False, None, True)]
 )
 async def test_a_definition_of_which_no_version_is_served_counts_as_not_empty(
-    served: bool, metadata: dict[str, Any] | None, is_native: bool
+    served: bool, metadata: dict[str, Any] | None, is_content: bool
 ) -> None:
     server = Server(GVK("sim.example", "v1beta1", "Relic"), metadata)
     names = {"kind": "Relic", "plural": "relics"}
     versions = [{"name": "v1", "served": False}, {"name": "v1beta1", "served": served}]
     server.definition = {"spec": {"group": "sim.example", "names": names, "scope": "Namespaced", "versions": versions}}
-    assert await _holds(server, DEFINITION) is is_native
+    assert await _holds(server, DEFINITION) is is_content

@@ -1,6 +1,6 @@
-"""Checks whether native objects live in a copied Namespace or CustomResourceDefinition (O1).
+"""Checks whether objects live in a copied Namespace or CustomResourceDefinition, which would go with it (O1, O5).
 
-Law: contents that cannot be listed count as native objects.
+Laws: a copy counts like a native object, of any owner · what cannot be listed counts as content.
 """
 
 from __future__ import annotations
@@ -42,39 +42,40 @@ _MADE_FOR_SERVICES: Final = {
 (https://kubernetes.io/docs/reference/labels-annotations-taints/). People make objects of these kinds, too."""
 
 
-async def holds_natives(reader: Reader, target: Target, *, cluster: ClusterUID) -> bool:
-    """Report whether native objects live in a container of `cluster`, or may live there unlisted."""
+async def holds_content(reader: Reader, target: Target, *, cluster: ClusterUID) -> bool:
+    """Report whether objects live in a container of `cluster`, or may live there unlisted."""
     is_definition = GroupKind(target.group, target.kind) == CUSTOM_RESOURCE_DEFINITION
     kinds = _kinds_of_definition(reader, target.name) if is_definition else _kinds_in_namespaces(reader)
     selection = Selection() if is_definition else Selection(namespace=target.name)
     try:
         async for kind, gvr in kinds:
-            if await _has_native(reader, kind, gvr, selection, cluster):
+            if await _has_content(reader, kind, gvr, selection, cluster):
                 return True
     except RegistryError:
         return True
     return False
 
 
-async def _has_native(reader: Reader, kind: GVK, gvr: GVR, selection: Selection, cluster: ClusterUID) -> bool:
+async def _has_content(reader: Reader, kind: GVK, gvr: GVR, selection: Selection, cluster: ClusterUID) -> bool:
     try:
         async for page in list_objects(reader, gvr, selection, kind=kind):
-            if page.refused or any(_is_native(kind, obj, cluster) for obj in page.items):
+            if page.refused or any(_is_content(kind, obj, cluster) for obj in page.items):
                 return True
     except (NotFound, NotServed):
         return False
     return False
 
 
-def _is_native(kind: GVK, obj: PartialObject, cluster: ClusterUID) -> bool:
-    """Report whether an object is native, and not made by Kubernetes for every namespace or from a copy."""
+def _is_content(kind: GVK, obj: PartialObject, cluster: ClusterUID) -> bool:
+    """Report whether an object is a copy, or made by more than Kubernetes for every namespace, or a controller.
+
+    A copy is deleted by a decision of its own, or stays: never with its container.
+    """
     what = GroupKind(kind.group, kind.kind)
-    if is_made_by_kubernetes(kind, obj.key):
-        return False
-    if what in _MADE_FOR_SERVICES and _is_made_for_service(what, obj):
-        return False
     marks = read_marks(obj.annotations, of=Target(*what, *obj.key))
     if not is_at_home(marks, peer=cluster, membership=False):
+        return True
+    if is_made_by_kubernetes(kind, obj.key) or (what in _MADE_FOR_SERVICES and _is_made_for_service(what, obj)):
         return False
     return not is_made_by_controller(marks, lambda: decode_manifest(obj.raw), peer=cluster)
 
