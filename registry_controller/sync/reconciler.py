@@ -29,7 +29,7 @@ from registry_controller.kube.discover import has_definition
 from registry_controller.kube.watch import read_object
 from registry_controller.membership.departures import Departures
 from registry_controller.report.metrics import Metrics
-from registry_controller.sync.remaining_content import holds_content
+from registry_controller.sync.remaining_content import find_content
 from registry_controller.sync.state_reader import StateReader
 from registry_controller.sync.workqueue import WorkQueue
 from registry_controller.watch.fairness import EvaluationLimiter
@@ -211,7 +211,7 @@ class Reconciler:
     async def _ask(self, state: TargetState, question: NeedsProof) -> TargetState:
         """Return the state with the answer to a question."""
         if question.expects is None:
-            return state.with_content(found=await holds_content(self._local, state.target, cluster=state.local))
+            return state.with_content(await find_content(self._local, state.target, cluster=state.local))
         return state.with_proof(await self._ask_owner(state.target, question.expects.source))
 
     async def _ask_owner(self, target: Target, source: SourceRef) -> OwnerAnswer:

@@ -1,4 +1,4 @@
-"""Checks whether objects live in a copied Namespace or CustomResourceDefinition, which would go with it (O1, O5).
+"""Finds objects in a copied Namespace or CustomResourceDefinition, which would go with it (O1, O5).
 
 Laws: a copy counts like a native object, of any owner · what cannot be listed counts as content.
 """
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from registry_controller.api import meta
-from registry_controller.api.errors import NotFound, NotServed, RegistryError
+from registry_controller.api.errors import Forbidden, NotFound, NotServed, RegistryError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, GroupKind, ObjectKey, Target
 from registry_controller.api.selection import Selection
 from registry_controller.core.decision.marks import is_at_home, is_made_by_controller, read_marks
@@ -19,6 +19,7 @@ from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.listing import list_objects
 from registry_controller.kube.object import PartialObject, decode_manifest
+from registry_controller.report.reasons import explain_unread
 
 _NOBODY_MADE: Final = frozenset(
     {
@@ -42,28 +43,35 @@ _MADE_FOR_SERVICES: Final = {
 (https://kubernetes.io/docs/reference/labels-annotations-taints/). People make objects of these kinds, too."""
 
 
-async def holds_content(reader: Reader, target: Target, *, cluster: ClusterUID) -> bool:
-    """Report whether objects live in a container of `cluster`, or may live there unlisted."""
+async def find_content(reader: Reader, target: Target, *, cluster: ClusterUID) -> str:
+    """Return an object that lives in a container of `cluster`, or why one may live there unlisted; empty for none."""
     is_definition = GroupKind(target.group, target.kind) == CUSTOM_RESOURCE_DEFINITION
     kinds = _kinds_of_definition(reader, target.name) if is_definition else _kinds_in_namespaces(reader)
     selection = Selection() if is_definition else Selection(namespace=target.name)
     try:
         async for kind, gvr in kinds:
-            if await _has_content(reader, kind, gvr, selection, cluster):
-                return True
-    except RegistryError:
-        return True
-    return False
+            if found := await _find_object(reader, kind, gvr, selection, cluster):
+                return found
+    except RegistryError as error:
+        return str(error)
+    return ""
 
 
-async def _has_content(reader: Reader, kind: GVK, gvr: GVR, selection: Selection, cluster: ClusterUID) -> bool:
+async def _find_object(reader: Reader, kind: GVK, gvr: GVR, selection: Selection, cluster: ClusterUID) -> str:
     try:
         async for page in list_objects(reader, gvr, selection, kind=kind):
-            if page.refused or any(_is_content(kind, obj, cluster) for obj in page.items):
-                return True
+            found = next((obj.key for obj in page.items if _is_content(kind, obj, cluster)), None)
+            if found is not None:
+                return f"{kind.kind} {found}"
+            if page.refused:
+                return f"list {gvr} ({selection}): {page.refused} items are not objects of {kind}"
     except (NotFound, NotServed):
-        return False
-    return False
+        return ""
+    except Forbidden as error:
+        return explain_unread(kind, error, is_local=True)
+    except RegistryError as error:
+        return f"{kind.kind}: {error}"
+    return ""
 
 
 def _is_content(kind: GVK, obj: PartialObject, cluster: ClusterUID) -> bool:
@@ -75,7 +83,9 @@ def _is_content(kind: GVK, obj: PartialObject, cluster: ClusterUID) -> bool:
     marks = read_marks(obj.annotations, of=Target(*what, *obj.key))
     if not is_at_home(marks, peer=cluster, membership=False):
         return True
-    if is_made_by_kubernetes(kind, obj.key) or (what in _MADE_FOR_SERVICES and _is_made_for_service(what, obj)):
+    if what in _NOBODY_MADE or is_made_by_kubernetes(kind, obj.key):
+        return False
+    if what in _MADE_FOR_SERVICES and _is_made_for_service(what, obj):
         return False
     return not is_made_by_controller(marks, lambda: decode_manifest(obj.raw), peer=cluster)
 
@@ -102,11 +112,19 @@ async def _kinds_of_definition(reader: Reader, name: str) -> AsyncIterator[tuple
 async def _kinds_in_namespaces(reader: Reader) -> AsyncIterator[tuple[GVK, GVR]]:
     """Yield every kind that is deleted with its namespace, in one version; NotServed where some cannot be discovered.
 
-    A kind without the verbs is not deleted with a namespace: its objects are computed from other objects.
+    A kind without the verbs is not deleted with a namespace: its objects are computed from other objects. Last are the
+    kinds that only matter as copies, because there may be many Events.
     """
+    last = []
     async for kinds in Discovery(reader).list_deletable():
         if kinds is None:
             raise NotServed(f"{reader.server}: an API group does not answer with its kinds")
         for kind, gvr in kinds:
-            if gvr.namespaced and GroupKind(kind.group, kind.kind) not in _NOBODY_MADE:
+            if not gvr.namespaced:
+                continue
+            if GroupKind(kind.group, kind.kind) in _NOBODY_MADE:
+                last.append((kind, gvr))
+            else:
                 yield kind, gvr
+    for kind, gvr in last:
+        yield kind, gvr

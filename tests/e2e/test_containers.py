@@ -57,7 +57,7 @@ def test_a_copied_namespace_stays_while_a_copy_of_another_member_lives_in_it(mem
     before = eventually(lambda: len(found := uids(first, "-n", "team", "cm")) == 2 and found, what="both are copied")
     (space,) = uids(first, "ns").values()
     second.kubectl("delete", "ns", "team")
-    eventually(lambda: "objects live in it, or may" in told(first, "spaces"), what="the rule has the reason")
+    eventually(lambda: f"ConfigMap team/{third.name}" in told(first, "spaces"), what="the rule has the reason")
     kept = {third.name: before[third.name]}
     eventually(lambda: uids(first, "-n", "team", "cm") == kept, what="what its owner deleted goes, and nothing else")
     steadily(lambda: uids(first, "-n", "team", "cm") == kept, for_s=12.0)
@@ -94,7 +94,7 @@ def test_a_copied_definition_that_its_owner_replaces_by_force_takes_no_object_al
     assert not uids(second, WIDGETS)
     steadily(lambda: (uids(first, "crd"), uids(first, WIDGETS)) == (definition, before), for_s=40.0)
     second.kubectl("delete", "crd", WIDGETS)
-    eventually(lambda: "objects live in it, or may" in told(first, "kinds"), what="the rule has the reason")
+    eventually(lambda: "Widget default/w-0" in told(first, "kinds"), what="the rule has the reason")
     steadily(lambda: (uids(first, "crd"), uids(first, WIDGETS)) == (definition, before), for_s=12.0)
     first.kubectl("delete", "rsr", "widgets")
     first.kubectl("delete", WIDGETS, "--all")

@@ -180,7 +180,7 @@ def test_no_copy_goes_with_a_copied_namespace(goes: str, third: str) -> None:
         if goes in ("source", "label", "match"):
             told = a.condition("ResourceSyncRule", "spaces", "Synced")
             assert told["status"] == "False"
-            assert "objects live in it, or may" in told["message"]
+            assert f"ConfigMap team/{min(kept)}" in told["message"]
         if goes == "owner":
             return  # nobody asks for what is left of who has left
         a.delete("ResourceSyncRule", "many")

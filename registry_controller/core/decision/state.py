@@ -96,8 +96,8 @@ class CurrentCopy(NamedTuple):
     """The cluster that a membership object represents."""
     disputed: bool = False
     """Clusters of several members name this registry Secret here (O7)."""
-    holds_content: bool = False
-    """Objects live in it."""
+    content: str = ""
+    """An object that lives in it, or why one may; empty for none, and before the look."""
     owner_had_it: bool = False
     """This daemon has seen that the owner has, or had, the object that the marks do not name."""
 
@@ -295,7 +295,7 @@ class TargetState(NamedTuple):
         others = tuple(held for held in self.proofs if held.source != answer.source)
         return self._replace(proofs=(*others, answer))
 
-    def with_content(self, *, found: bool) -> TargetState:
-        """Return the state with the answer to whether objects live in the copy."""
+    def with_content(self, found: str) -> TargetState:
+        """Return the state with the answer to what lives in the copy; empty for nothing."""
         assert self.current is not None
-        return self._replace(current=self.current._replace(may_hold_content=found, holds_content=found))
+        return self._replace(current=self.current._replace(may_hold_content=bool(found), content=found))

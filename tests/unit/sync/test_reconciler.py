@@ -274,23 +274,23 @@ async def test_an_older_state_is_taken_when_its_owner_has_no_other() -> None:
     assert await bench.reconcile() == (Hold(Reason.STALE_SOURCE, OWNER), None)
 
 
-@pytest.mark.parametrize("holds", [False, True])
+@pytest.mark.parametrize("content", ["", "ConfigMap team/one"])
 async def test_a_container_is_looked_into_after_its_owner_was_asked(
-    holds: bool, monkeypatch: pytest.MonkeyPatch
+    content: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """O1: and it goes only when it was found empty."""
     target = Target("", "Namespace", "", "team")
     bench = Bench(absent(target, current=copy_of(target)._replace(may_hold_content=True)))
 
-    async def look(reader: object, looked_into: Target, *, cluster: ClusterUID) -> bool:
+    async def look(reader: object, looked_into: Target, *, cluster: ClusterUID) -> str:
         assert cluster == LOCAL
         bench.log.append(f"looked into {looked_into.name}")
-        return holds
+        return content
 
-    monkeypatch.setattr("registry_controller.sync.reconciler.holds_content", look)
+    monkeypatch.setattr("registry_controller.sync.reconciler.find_content", look)
     decision, _ = await bench.reconcile()
     assert bench.log[:3] == ["counted NeedsProof", "asked about team", "looked into team"]
-    if holds:
+    if content:
         assert decision == Hold(Reason.CONTENT_REMAINS, OWNER)
         assert "withdrawn" in bench.log
     else:

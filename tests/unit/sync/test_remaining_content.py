@@ -13,11 +13,12 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotFound, ServerError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
-from registry_controller.sync.remaining_content import holds_content
+from registry_controller.sync.remaining_content import find_content
 from tests.original_marks import last_applied
 
 SPACE = Target("", "Namespace", "", "space")
 DEFINITION = Target("apiextensions.k8s.io", "CustomResourceDefinition", "", "relics.sim.example")
+HERE = ClusterUID("here")
 OWNER = "11111111-1111-1111-1111-111111111111"
 NAMED = last_applied({"metadata": {"name": "x", "namespace": "space"}})
 COPIED = {"annotations": {meta.OWNER: OWNER, meta.GO_LAST_APPLIED: NAMED}, "labels": {meta.OWNER: OWNER}}
@@ -43,6 +44,7 @@ class Server:
         self.kind = kind
         self.turns = asyncio.Semaphore(1)
         self.failure: Exception | None = None
+        self.list_failure: Exception | None = None
         self.definition: dict[str, Any] = {}
         self._metadata = metadata
         self._verbs = verbs
@@ -68,8 +70,9 @@ class Server:
         self, gvr: GVR, selection: Selection, *, query: Mapping[str, str], limit_bytes: int = 0, timeout_s: float = 60.0
     ) -> bytes:
         items: list[Any] = []
-        if gvr.resource != "configmaps" and self.failure is not None:
-            raise self.failure
+        failure = self.failure or self.list_failure
+        if gvr.resource != "configmaps" and failure is not None:
+            raise failure
         if gvr.resource != "configmaps" and self._metadata is not None:
             assert selection.namespace in ("space", "")
             info = {"name": "x", "namespace": "space", **self._metadata}
@@ -78,7 +81,7 @@ class Server:
 
 
 async def _holds(server: Any, target: Target = SPACE) -> bool:
-    return await holds_content(server, target, cluster=ClusterUID("here"))
+    return bool(await find_content(server, target, cluster=HERE))
 
 
 ENDPOINTS, SLICE = GVK("", "v1", "Endpoints"), GVK("discovery.k8s.io", "v1", "EndpointSlice")
@@ -96,9 +99,11 @@ ENDPOINTS, SLICE = GVK("", "v1", "Endpoints"), GVK("discovery.k8s.io", "v1", "En
         (GVK("sim.example", "v1", "Widget"), PASSED_ON, True),
         (GVK("sim.example", "v1", "Widget"), CONTROLLER, True),
         (GVK("", "v1", "Event"), {}, False),
+        (GVK("", "v1", "Event"), COPIED, True),
         (GVK("events.k8s.io", "v1", "Event"), {}, False),
         (GVK("sim.example", "v1", "Event"), {}, True),
         (GVK("coordination.k8s.io", "v1", "Lease"), {}, False),
+        (GVK("coordination.k8s.io", "v1", "Lease"), COPIED, True),
         (GVK("sim.example", "v1", "Lease"), {}, True),
         (GVK("", "v1", "ServiceAccount"), {"name": "default"}, False),
         (GVK("", "v1", "ServiceAccount"), {"name": "other"}, True),
@@ -120,6 +125,24 @@ async def test_what_lives_somewhere_is_told_from_what_kubernetes_makes(
     kind: GVK, metadata: dict[str, Any], is_content: bool
 ) -> None:
     assert await _holds(Server(kind, metadata)) is is_content
+
+
+async def test_an_object_is_named() -> None:
+    assert await find_content(Server(GVK("sim.example", "v1", "Widget"), {}), SPACE, cluster=HERE) == "Widget space/x"
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (Forbidden("list widgets: is forbidden"), f"grant it with a ClusterRole labelled {meta.CONTROLLER_AGGREGATED}"),
+        (ServerError("is down"), "Widget: is down"),
+    ],
+)
+async def test_what_cannot_be_listed_is_told_with_what_to_do(failure: Exception, told: str) -> None:
+    """S3."""
+    server = Server(GVK("sim.example", "v1", "Widget"), None)
+    server.list_failure = failure
+    assert told in await find_content(server, SPACE, cluster=HERE)
 
 
 async def test_an_empty_namespace_is_empty() -> None:
