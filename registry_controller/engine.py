@@ -59,6 +59,7 @@ from registry_controller.sync.lost_matches import LostMatches
 from registry_controller.sync.made_once import MadeOnce
 from registry_controller.sync.reconciler import Reconciler
 from registry_controller.sync.relayed_credentials import RelayedCredentials
+from registry_controller.sync.remaining_content import ContentFinder
 from registry_controller.sync.state_reader import StateReader
 from registry_controller.watch.body_cache import BodyCache
 
@@ -254,7 +255,7 @@ class Engine:
         )
         self.reconciler = Reconciler(
             states=self.states,
-            local=client,
+            content=ContentFinder(client, cluster=local),
             connection=self.clusters.connection,
             departures=self.departures,
             evaluations=self.sources.evaluations,

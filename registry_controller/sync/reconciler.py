@@ -24,12 +24,11 @@ from registry_controller.core.decision.decision import Apply, Decision, Delete, 
 from registry_controller.core.decision.marks import is_at_home, is_membership, read_marks
 from registry_controller.core.decision.state import OwnerAnswer, ProofResult, SourceRef, TargetState, Tracking
 from registry_controller.core.mutation.left_fields import LeftPath
-from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import has_definition
 from registry_controller.kube.watch import read_object
 from registry_controller.membership.departures import Departures
 from registry_controller.report.metrics import Metrics
-from registry_controller.sync.remaining_content import find_content
+from registry_controller.sync.remaining_content import ContentFinder
 from registry_controller.sync.state_reader import StateReader
 from registry_controller.sync.workqueue import WorkQueue
 from registry_controller.watch.fairness import EvaluationLimiter
@@ -94,7 +93,7 @@ class DecisionApplier(Protocol):
 
 
 class Reconciler:
-    """Reconciles keys. `local` is only read; `connection` returns a peer's, None while it is not connected.
+    """Reconciles keys. `connection` returns a peer's, None while it is not connected.
 
     `request_rules` requests a list of the rules that are here: a copy may be of a later state of its rule.
     """
@@ -103,14 +102,14 @@ class Reconciler:
         self,
         *,
         states: StateReader,
-        local: Reader,
+        content: ContentFinder,
         connection: Callable[[ClusterUID], Connection | None],
         departures: Departures,
         evaluations: EvaluationLimiter,
         request_rules: Callable[[], None],
     ) -> None:
         self._states = states
-        self._local = local
+        self._content = content
         self._connection = connection
         self._departures = departures
         self._evaluations = evaluations
@@ -211,7 +210,7 @@ class Reconciler:
     async def _ask(self, state: TargetState, question: NeedsProof) -> TargetState:
         """Return the state with the answer to a question."""
         if question.expects is None:
-            return state.with_content(await find_content(self._local, state.target, cluster=state.local))
+            return state.with_content(await self._content.find(state.target))
         return state.with_proof(await self._ask_owner(state.target, question.expects.source))
 
     async def _ask_owner(self, target: Target, source: SourceRef) -> OwnerAnswer:

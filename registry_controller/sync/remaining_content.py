@@ -6,7 +6,7 @@ Laws: a copy counts like a native object, of any owner · what cannot be listed 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotFound, NotServed, RegistryError
@@ -19,8 +19,10 @@ from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.listing import list_objects
 from registry_controller.kube.object import PartialObject, decode_manifest
+from registry_controller.kube.watch import read_object
 from registry_controller.report.reasons import explain_unread
 
+_READ_S: Final = 10.0
 _NOBODY_MADE: Final = frozenset(
     {
         GroupKind("", "Event"),
@@ -43,35 +45,77 @@ _MADE_FOR_SERVICES: Final = {
 (https://kubernetes.io/docs/reference/labels-annotations-taints/). People make objects of these kinds, too."""
 
 
-async def find_content(reader: Reader, target: Target, *, cluster: ClusterUID) -> str:
-    """Return an object that lives in a container of `cluster`, or why one may live there unlisted; empty for none."""
-    is_definition = GroupKind(target.group, target.kind) == CUSTOM_RESOURCE_DEFINITION
-    kinds = _kinds_of_definition(reader, target.name) if is_definition else _kinds_in_namespaces(reader)
-    selection = Selection() if is_definition else Selection(namespace=target.name)
-    try:
+class _Finding(NamedTuple):
+    """An object that lives in a container, or a kind that cannot be listed (no key); `text` is for a person."""
+
+    kind: GVK
+    gvr: GVR
+    key: ObjectKey | None
+    text: str
+
+
+class ContentFinder:
+    """Finds an object that lives in a container of `cluster`. While that object is there, a look is one request."""
+
+    def __init__(self, reader: Reader, *, cluster: ClusterUID) -> None:
+        self._reader = reader
+        self._cluster = cluster
+        self._findings: dict[Target, _Finding] = {}
+
+    async def find(self, container: Target) -> str:
+        """Return an object that lives in a container, or why one may live there unlisted; empty for none."""
+        before = self._findings.pop(container, None)
+        try:
+            finding = before and await self._find_again(before, container)
+            finding = finding or await self._search(container)
+        except RegistryError as error:
+            return str(error)
+        if finding is None:
+            return ""
+        self._findings[container] = finding
+        return finding.text
+
+    async def _find_again(self, before: _Finding, container: Target) -> _Finding | None:
+        if before.key is None:
+            return await self._find_object(before.kind, before.gvr, _content_of(container))
+        try:
+            obj = await read_object(self._reader, before.gvr, before.key, kind=before.kind, timeout_s=_READ_S)
+        except RegistryError:
+            return None
+        return before if _is_content(before.kind, obj, self._cluster) else None
+
+    async def _search(self, container: Target) -> _Finding | None:
+        is_definition = _is_definition(container)
+        kinds = _kinds_of_definition(self._reader, container.name) if is_definition else _kinds_deleted(self._reader)
         async for kind, gvr in kinds:
-            if found := await _find_object(reader, kind, gvr, selection, cluster):
-                return found
-    except RegistryError as error:
-        return str(error)
-    return ""
+            if finding := await self._find_object(kind, gvr, _content_of(container)):
+                return finding
+        return None
+
+    async def _find_object(self, kind: GVK, gvr: GVR, selection: Selection) -> _Finding | None:
+        try:
+            async for page in list_objects(self._reader, gvr, selection, kind=kind):
+                key = next((obj.key for obj in page.items if _is_content(kind, obj, self._cluster)), None)
+                if key is not None:
+                    return _Finding(kind, gvr, key, f"{kind.kind} {key}")
+                if page.refused:
+                    words = f"list {gvr} ({selection}): {page.refused} items are not objects of {kind}"
+                    return _Finding(kind, gvr, None, words)
+        except (NotFound, NotServed):
+            return None
+        except Forbidden as error:
+            return _Finding(kind, gvr, None, explain_unread(kind, error, is_local=True))
+        except RegistryError as error:
+            return _Finding(kind, gvr, None, f"{kind.kind}: {error}")
+        return None
 
 
-async def _find_object(reader: Reader, kind: GVK, gvr: GVR, selection: Selection, cluster: ClusterUID) -> str:
-    try:
-        async for page in list_objects(reader, gvr, selection, kind=kind):
-            found = next((obj.key for obj in page.items if _is_content(kind, obj, cluster)), None)
-            if found is not None:
-                return f"{kind.kind} {found}"
-            if page.refused:
-                return f"list {gvr} ({selection}): {page.refused} items are not objects of {kind}"
-    except (NotFound, NotServed):
-        return ""
-    except Forbidden as error:
-        return explain_unread(kind, error, is_local=True)
-    except RegistryError as error:
-        return f"{kind.kind}: {error}"
-    return ""
+def _is_definition(container: Target) -> bool:
+    return GroupKind(container.group, container.kind) == CUSTOM_RESOURCE_DEFINITION
+
+
+def _content_of(container: Target) -> Selection:
+    return Selection() if _is_definition(container) else Selection(namespace=container.name)
 
 
 def _is_content(kind: GVK, obj: PartialObject, cluster: ClusterUID) -> bool:
@@ -109,7 +153,7 @@ async def _kinds_of_definition(reader: Reader, name: str) -> AsyncIterator[tuple
     yield kind, GVR(spec["group"], version, spec["names"]["plural"], spec["scope"] == "Namespaced")
 
 
-async def _kinds_in_namespaces(reader: Reader) -> AsyncIterator[tuple[GVK, GVR]]:
+async def _kinds_deleted(reader: Reader) -> AsyncIterator[tuple[GVK, GVR]]:
     """Yield every kind that is deleted with its namespace, in one version; NotServed where some cannot be discovered.
 
     A kind without the verbs is not deleted with a namespace: its objects are computed from other objects. Last are the

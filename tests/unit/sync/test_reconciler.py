@@ -75,16 +75,17 @@ class Bench:
         self.wanted = False
         self.lets_go = True
         self.failure: Exception | None = None
+        self.content = ""
         self.is_connected = True
         self.is_going = False
         states: Any = self
-        local: Any = self
+        content: Any = self
         departures: Any = SimpleNamespace(
             record_decision=lambda decision, state: self.log.append(f"heard {decision.reason.value}")
         )
         self.reconciler = Reconciler(
             states=states,
-            local=local,
+            content=content,
             connection=self.connection,
             departures=departures,
             evaluations=EvaluationLimiter(),
@@ -95,6 +96,10 @@ class Bench:
         found = await self.reconciler.reconcile(self.state.target, limiter=self, applier=self)
         assert not isinstance(found.judgment.decision, NeedsProof)
         return found.result.decision, found.error
+
+    async def find(self, container: Target) -> str:
+        self.log.append(f"looked into {container.name}")
+        return self.content
 
     # The caches.
 
@@ -275,19 +280,11 @@ async def test_an_older_state_is_taken_when_its_owner_has_no_other() -> None:
 
 
 @pytest.mark.parametrize("content", ["", "ConfigMap team/one"])
-async def test_a_container_is_looked_into_after_its_owner_was_asked(
-    content: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_container_is_looked_into_after_its_owner_was_asked(content: str) -> None:
     """O1: and it goes only when it was found empty."""
     target = Target("", "Namespace", "", "team")
     bench = Bench(absent(target, current=copy_of(target)._replace(may_hold_content=True)))
-
-    async def look(reader: object, looked_into: Target, *, cluster: ClusterUID) -> str:
-        assert cluster == LOCAL
-        bench.log.append(f"looked into {looked_into.name}")
-        return content
-
-    monkeypatch.setattr("registry_controller.sync.reconciler.find_content", look)
+    bench.content = content
     decision, _ = await bench.reconcile()
     assert bench.log[:3] == ["counted NeedsProof", "asked about team", "looked into team"]
     if content:

@@ -13,7 +13,7 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotFound, ServerError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
-from registry_controller.sync.remaining_content import find_content
+from registry_controller.sync.remaining_content import ContentFinder
 from tests.original_marks import last_applied
 
 SPACE = Target("", "Namespace", "", "space")
@@ -46,10 +46,12 @@ class Server:
         self.failure: Exception | None = None
         self.list_failure: Exception | None = None
         self.definition: dict[str, Any] = {}
-        self._metadata = metadata
+        self.requests = list[str]()
+        self.metadata = metadata
         self._verbs = verbs
 
     async def get_path(self, path: str, *, timeout_s: float = 10.0, limit_bytes: int = 0) -> bytes:
+        self.requests.append(path)
         group, version, kind = self.kind
         own = {"name": f"{kind.lower()}s", "kind": kind, "namespaced": True, "verbs": self._verbs}
         others = {"name": "configmaps", "kind": "ConfigMap", "namespaced": True, "verbs": ["delete", "list"]}
@@ -64,24 +66,33 @@ class Server:
         return json.dumps({"resources": [own]}).encode()
 
     async def get(self, gvr: GVR, key: ObjectKey, *, timeout_s: float = 10.0) -> bytes:
-        return json.dumps(self.definition).encode()
+        if gvr.resource == "customresourcedefinitions":
+            return json.dumps(self.definition).encode()
+        self.requests.append(f"get {gvr.resource} {key}")
+        if self.metadata is None:
+            raise NotFound("it is not there")
+        return json.dumps(self._object()).encode()
+
+    def _object(self) -> dict[str, Any]:
+        info = {"name": "x", "namespace": "space", **(self.metadata or {})}
+        return {"apiVersion": self.kind.api_version, "kind": self.kind.kind, "metadata": info}
 
     async def list_page(
         self, gvr: GVR, selection: Selection, *, query: Mapping[str, str], limit_bytes: int = 0, timeout_s: float = 60.0
     ) -> bytes:
+        self.requests.append(f"list {gvr.resource}")
         items: list[Any] = []
         failure = self.failure or self.list_failure
         if gvr.resource != "configmaps" and failure is not None:
             raise failure
-        if gvr.resource != "configmaps" and self._metadata is not None:
+        if gvr.resource != "configmaps" and self.metadata is not None:
             assert selection.namespace in ("space", "")
-            info = {"name": "x", "namespace": "space", **self._metadata}
-            items = [{"apiVersion": self.kind.api_version, "kind": self.kind.kind, "metadata": info}]
+            items = [self._object()]
         return json.dumps({"metadata": {"resourceVersion": "7"}, "items": items}).encode()
 
 
 async def _holds(server: Any, target: Target = SPACE) -> bool:
-    return bool(await find_content(server, target, cluster=HERE))
+    return bool(await ContentFinder(server, cluster=HERE).find(target))
 
 
 ENDPOINTS, SLICE = GVK("", "v1", "Endpoints"), GVK("discovery.k8s.io", "v1", "EndpointSlice")
@@ -128,7 +139,8 @@ async def test_what_lives_somewhere_is_told_from_what_kubernetes_makes(
 
 
 async def test_an_object_is_named() -> None:
-    assert await find_content(Server(GVK("sim.example", "v1", "Widget"), {}), SPACE, cluster=HERE) == "Widget space/x"
+    finder = ContentFinder(Server(GVK("sim.example", "v1", "Widget"), {}), cluster=HERE)
+    assert await finder.find(SPACE) == "Widget space/x"
 
 
 @pytest.mark.parametrize(
@@ -142,7 +154,28 @@ async def test_what_cannot_be_listed_is_told_with_what_to_do(failure: Exception,
     """S3."""
     server = Server(GVK("sim.example", "v1", "Widget"), None)
     server.list_failure = failure
-    assert told in await find_content(server, SPACE, cluster=HERE)
+    assert told in await ContentFinder(server, cluster=HERE).find(SPACE)
+
+
+async def test_a_later_look_is_one_request_while_the_answer_is_the_same() -> None:
+    server = Server(GVK("sim.example", "v1", "Widget"), {})
+    finder = ContentFinder(server, cluster=HERE)
+    assert await finder.find(SPACE) == "Widget space/x"
+    for metadata in ({}, COPIED):
+        server.requests, server.metadata = [], metadata
+        assert await finder.find(SPACE) == "Widget space/x"
+        assert server.requests == ["get widgets space/x"]
+    server.requests, server.metadata = [], MADE_FROM_IT
+    assert await finder.find(SPACE) == ""
+    assert "list widgets" in server.requests
+    server.metadata, server.list_failure = {}, Forbidden("list widgets: is forbidden")
+    told = await finder.find(SPACE)
+    server.requests = []
+    assert await finder.find(SPACE) == told
+    assert server.requests == ["list widgets"]
+    server.requests, server.metadata, server.list_failure = [], None, None
+    assert await finder.find(SPACE) == ""
+    assert {"list configmaps", "list widgets"} <= {*server.requests}
 
 
 async def test_an_empty_namespace_is_empty() -> None:
