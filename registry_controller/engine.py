@@ -221,8 +221,13 @@ class Engine:
             now=now,
             observer=self,
         )
+        content = ContentFinder(client, cluster=local)
         self.departures = Departures(
-            copies=self.copies, absences=self.absences, rule_states=self.rule_states, observer=self
+            copies=self.copies,
+            absences=self.absences,
+            rule_states=self.rule_states,
+            observer=self,
+            content_of=content.known,
         )
         self.tombstones = TombstoneTracker(
             local=local,
@@ -255,7 +260,7 @@ class Engine:
         )
         self.reconciler = Reconciler(
             states=self.states,
-            content=ContentFinder(client, cluster=local),
+            content=content,
             connection=self.clusters.connection,
             departures=self.departures,
             evaluations=self.sources.evaluations,

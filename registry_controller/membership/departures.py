@@ -10,7 +10,7 @@ of a leaving member first, and its Cluster last, so that a restart finds in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from registry_controller.api import meta
@@ -20,7 +20,7 @@ from registry_controller.cache.copy_record import HERE, CopyRecord
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.core.decision.decision import Decision
 from registry_controller.core.decision.membership import left_after
-from registry_controller.core.decision.state import TargetState, is_container
+from registry_controller.core.decision.state import Content, TargetState, is_container
 from registry_controller.membership.absences import Absences
 from registry_controller.report.logs import get_logger
 
@@ -38,7 +38,10 @@ class DepartureObserver(Protocol):
 
 
 class Departures:
-    """The members that have left, each with the last known revision of its Cluster."""
+    """The members that have left, each with the last known revision of its Cluster.
+
+    `content_of` returns the content of a container, as last seen; None for none, and before the first look.
+    """
 
     def __init__(
         self,
@@ -47,12 +50,14 @@ class Departures:
         absences: Absences,
         rule_states: RuleStates,
         observer: DepartureObserver,
+        content_of: Callable[[Target], Content | None],
     ) -> None:
         self.left: Mapping[ClusterUID, int] = {}
         self._copies = copies
         self._absences = absences
         self._rule_states = rule_states
         self._observer = observer
+        self._content_of = content_of
         self._waits_for: dict[Target, ClusterUID] = {}
 
     def leaves_behind(self, member: ClusterUID) -> bool:
@@ -87,9 +92,21 @@ class Departures:
             self._rule_states.deletes_unwanted(record.marks.provenance)
             and not record.deleting
             and not record.marks.frozen
-            and not is_container(target)
             and not self._is_barred(target, record)
+            and not (is_container(target) and self._keeps_content(target, record.marks.owner))
         )
+
+    def _keeps_content(self, container: Target, member: ClusterUID | None) -> bool:
+        """Return whether something lives in a container that does not go with the member, so that both stay."""
+        content = self._content_of(container)
+        if content is None:
+            return False
+        if content.target is None or content.owner != member:
+            return True
+        cache = self._copies.cache_of(content.target.group, content.target.kind)
+        record = cache.records.get(content.target.key) if cache is not None else None
+        is_gone = cache is not None and record is None
+        return not is_gone and (record is None or not self._must_go(content.target, record))
 
     def _is_barred(self, target: Target, record: CopyRecord) -> bool:
         """Return whether the rule that made a copy may not change it here."""

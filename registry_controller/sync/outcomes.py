@@ -145,8 +145,8 @@ def _message(state: TargetState, decision: Decision) -> str:
         return describe_halt(decision.halt)
     if reason is Reason.NEW_COPY_MISSING and state.origin.moved_to is not None:
         return f"{message_of(reason)}: {state.origin.moved_to}"
-    if reason is Reason.CONTENT_REMAINS and state.current is not None and state.current.content:
-        return f"{message_of(reason)}: {state.current.content}"
+    if reason is Reason.CONTENT_REMAINS and state.current is not None and state.current.content is not None:
+        return f"{message_of(reason)}: {state.current.content.text}"
     if reason is Reason.MAY_MATCH_AGAIN and state.origin.lost_match is not None:
         return f"{message_of(reason)}, at {state.origin.lost_match.due_at}"
     if reason is Reason.COPY_FROZEN and state.current is not None:

@@ -13,7 +13,7 @@ from registry_controller.api.errors import Forbidden, NotFound, NotServed, Regis
 from registry_controller.api.meta import GVK, GVR, ClusterUID, GroupKind, ObjectKey, Target
 from registry_controller.api.selection import Selection
 from registry_controller.core.decision.marks import is_at_home, is_made_by_controller, read_marks
-from registry_controller.core.decision.state import CUSTOM_RESOURCE_DEFINITION
+from registry_controller.core.decision.state import CUSTOM_RESOURCE_DEFINITION, Content
 from registry_controller.core.rules.matching import is_made_by_kubernetes
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
@@ -46,12 +46,12 @@ _MADE_FOR_SERVICES: Final = {
 
 
 class _Finding(NamedTuple):
-    """An object that lives in a container, or a kind that cannot be listed (no key); `text` is for a person."""
+    """The place of a content: an object, or a kind that cannot be listed (no key)."""
 
     kind: GVK
     gvr: GVR
     key: ObjectKey | None
-    text: str
+    content: Content
 
 
 class ContentFinder:
@@ -61,19 +61,27 @@ class ContentFinder:
         self._reader = reader
         self._cluster = cluster
         self._findings: dict[Target, _Finding] = {}
+        self._known: dict[Target, Content] = {}
 
-    async def find(self, container: Target) -> str:
-        """Return an object that lives in a container, or why one may live there unlisted; empty for none."""
-        before = self._findings.pop(container, None)
+    def known(self, container: Target) -> Content | None:
+        """Return the content of a container, as last seen; None for none, and before the first look."""
+        return self._known.get(container)
+
+    async def find(self, container: Target) -> Content | None:
+        """Read a container, and return the first object found, or why there may be one; None for none."""
+        finding, content = self._findings.pop(container, None), None
         try:
-            finding = before and await self._find_again(before, container)
+            finding = finding and await self._find_again(finding, container)
             finding = finding or await self._search(container)
         except RegistryError as error:
-            return str(error)
-        if finding is None:
-            return ""
-        self._findings[container] = finding
-        return finding.text
+            content = Content(str(error))
+        if finding is not None:
+            self._findings[container], content = finding, finding.content
+        if content is not None:
+            self._known[container] = content
+        else:
+            self._known.pop(container, None)
+        return content
 
     async def _find_again(self, before: _Finding, container: Target) -> _Finding | None:
         if before.key is None:
@@ -82,7 +90,7 @@ class ContentFinder:
             obj = await read_object(self._reader, before.gvr, before.key, kind=before.kind, timeout_s=_READ_S)
         except RegistryError:
             return None
-        return before if _is_content(before.kind, obj, self._cluster) else None
+        return self._examine(before.kind, before.gvr, obj)
 
     async def _search(self, container: Target) -> _Finding | None:
         is_definition = _is_definition(container)
@@ -95,19 +103,37 @@ class ContentFinder:
     async def _find_object(self, kind: GVK, gvr: GVR, selection: Selection) -> _Finding | None:
         try:
             async for page in list_objects(self._reader, gvr, selection, kind=kind):
-                key = next((obj.key for obj in page.items if _is_content(kind, obj, self._cluster)), None)
-                if key is not None:
-                    return _Finding(kind, gvr, key, f"{kind.kind} {key}")
+                for obj in page.items:
+                    if finding := self._examine(kind, gvr, obj):
+                        return finding
                 if page.refused:
                     words = f"list {gvr} ({selection}): {page.refused} items are not objects of {kind}"
-                    return _Finding(kind, gvr, None, words)
+                    return _Finding(kind, gvr, None, Content(words))
         except (NotFound, NotServed):
             return None
         except Forbidden as error:
-            return _Finding(kind, gvr, None, explain_unread(kind, error, is_local=True))
+            return _Finding(kind, gvr, None, Content(explain_unread(kind, error, is_local=True)))
         except RegistryError as error:
-            return _Finding(kind, gvr, None, f"{kind.kind}: {error}")
+            return _Finding(kind, gvr, None, Content(f"{kind.kind}: {error}"))
         return None
+
+    def _examine(self, kind: GVK, gvr: GVR, obj: PartialObject) -> _Finding | None:
+        """Return an object as a finding; None where Kubernetes makes it for every namespace, or a controller of a copy.
+
+        A copy always counts: it is deleted by a decision of its own, or stays, but never with its container.
+        """
+        what = GroupKind(kind.group, kind.kind)
+        target = Target(*what, *obj.key)
+        marks = read_marks(obj.annotations, of=target)
+        if not is_at_home(marks, peer=self._cluster, membership=False):
+            return _Finding(kind, gvr, obj.key, Content(f"{kind.kind} {obj.key}", target, marks.owner))
+        if what in _NOBODY_MADE or is_made_by_kubernetes(kind, obj.key):
+            return None
+        if what in _MADE_FOR_SERVICES and _is_made_for_service(what, obj):
+            return None
+        if is_made_by_controller(marks, lambda: decode_manifest(obj.raw), peer=self._cluster):
+            return None
+        return _Finding(kind, gvr, obj.key, Content(f"{kind.kind} {obj.key}", target))
 
 
 def _is_definition(container: Target) -> bool:
@@ -116,22 +142,6 @@ def _is_definition(container: Target) -> bool:
 
 def _content_of(container: Target) -> Selection:
     return Selection() if _is_definition(container) else Selection(namespace=container.name)
-
-
-def _is_content(kind: GVK, obj: PartialObject, cluster: ClusterUID) -> bool:
-    """Report whether an object is a copy, or made by more than Kubernetes for every namespace, or a controller.
-
-    A copy is deleted by a decision of its own, or stays: never with its container.
-    """
-    what = GroupKind(kind.group, kind.kind)
-    marks = read_marks(obj.annotations, of=Target(*what, *obj.key))
-    if not is_at_home(marks, peer=cluster, membership=False):
-        return True
-    if what in _NOBODY_MADE or is_made_by_kubernetes(kind, obj.key):
-        return False
-    if what in _MADE_FOR_SERVICES and _is_made_for_service(what, obj):
-        return False
-    return not is_made_by_controller(marks, lambda: decode_manifest(obj.raw), peer=cluster)
 
 
 def _is_made_for_service(what: GroupKind, obj: PartialObject) -> bool:

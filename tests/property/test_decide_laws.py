@@ -22,6 +22,7 @@ from registry_controller.core.decision.marks import Binding, Marks, Voice
 from registry_controller.core.decision.membership import relayed_claims
 from registry_controller.core.decision.state import (
     Claim,
+    Content,
     CurrentCopy,
     LostMatch,
     MembershipState,
@@ -507,8 +508,8 @@ def test_a_question_says_what_it_becomes_and_no_other_answer_deletes(view: Targe
     if not isinstance(asked, NeedsProof):
         return
     if asked.expects is None:
-        assert decide(view.with_content("")) == asked.if_proven
-        assert not isinstance(decide(view.with_content("Widget one")), Delete | NeedsProof)
+        assert decide(view.with_content(None)) == asked.if_proven
+        assert not isinstance(decide(view.with_content(Content("Widget one"))), Delete | NeedsProof)
         return
     assert decide(view.with_proof(asked.expects)) == asked.if_proven
     for answer in ProofResult:

@@ -193,6 +193,19 @@ def test_no_copy_goes_with_a_copied_namespace(goes: str, third: str) -> None:
     simulate(scenario, n=3)
 
 
+def test_a_member_that_leaves_takes_its_namespace_along_after_its_copies() -> None:
+    """O6: its Cluster stays until then, but not for what lives in the Namespace and stays."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share_namespace(group, 30, "Delete")
+        a = group["a"]
+        await leave(group, "b")
+        await asyncio.sleep(10.0)
+        assert (in_team(a), a.find("Namespace", "team"), a.find("Cluster", "b")) == ({}, None, None)
+
+    simulate(scenario, n=2)
+
+
 @pytest.mark.parametrize("first", ["labels", "namespace"])
 def test_a_namespace_that_goes_deletes_no_copies_beyond_the_limit(first: str) -> None:
     """W4: not those that are halted, nor, with their sources, more than the limit lets go."""

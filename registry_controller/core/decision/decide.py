@@ -85,7 +85,7 @@ def _decide(state: TargetState) -> Decision:
         return _with_namespace(state, decision)
     if isinstance(decision, Delete) and state.current is not None and state.current.may_hold_content:
         held = Hold(Reason.CONTENT_REMAINS, decision.owner)
-        return held if state.current.content else NeedsProof(held.reason, decision.owner, None, decision)
+        return held if state.current.content is not None else NeedsProof(held.reason, decision.owner, None, decision)
     return decision
 
 

@@ -83,6 +83,17 @@ class Claim(NamedTuple):
         return (*self.rank, self.kind.group, self.kind.kind, self.key, self.rule_rank, self.kind.version)
 
 
+class Content(NamedTuple):
+    """The content of a container: an object that was found, or why there may be one (no `target`).
+
+    `owner` is that of a copy. `text` is for a person.
+    """
+
+    text: str
+    target: Target | None = None
+    owner: ClusterUID | None = None
+
+
 class CurrentCopy(NamedTuple):
     """The target as it is here."""
 
@@ -96,8 +107,8 @@ class CurrentCopy(NamedTuple):
     """The cluster that a membership object represents."""
     disputed: bool = False
     """Clusters of several members name this registry Secret here (O7)."""
-    content: str = ""
-    """An object that lives in it, or why one may; empty for none, and before the look."""
+    content: Content | None = None
+    """The content of a container; None for none, and before the look."""
     owner_had_it: bool = False
     """This daemon has seen that the owner has, or had, the object that the marks do not name."""
 
@@ -295,7 +306,7 @@ class TargetState(NamedTuple):
         others = tuple(held for held in self.proofs if held.source != answer.source)
         return self._replace(proofs=(*others, answer))
 
-    def with_content(self, found: str) -> TargetState:
-        """Return the state with the answer to what lives in the copy; empty for nothing."""
+    def with_content(self, found: Content | None) -> TargetState:
+        """Return the state with the answer about the content of the copy; None for none."""
         assert self.current is not None
-        return self._replace(current=self.current._replace(may_hold_content=bool(found), content=found))
+        return self._replace(current=self.current._replace(may_hold_content=found is not None, content=found))

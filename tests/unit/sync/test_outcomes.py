@@ -8,7 +8,7 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.core.decision.decide import decide
 from registry_controller.core.decision.decision import Hold, Reason
 from registry_controller.core.decision.marks import Marks, Voice
-from registry_controller.core.decision.state import Claim, CurrentCopy, Rival, TargetState
+from registry_controller.core.decision.state import Claim, Content, CurrentCopy, Rival, TargetState
 from registry_controller.core.rules.policy import Barrier
 from registry_controller.report.reasons import message_of
 from registry_controller.sync.outcomes import WriteFailure, outcomes_of
@@ -112,7 +112,7 @@ def test_no_rule_is_in_step_while_the_older_one_that_has_its_place_fails() -> No
 
 def test_a_container_that_stays_names_what_lives_in_it() -> None:
     """O1, S3: or what has to be granted, so that somebody can look."""
-    view = _view(CurrentCopy(Marks(FIRST, None, False, False), "uid", 1)).with_content("ConfigMap team/one")
+    view = _view(CurrentCopy(Marks(FIRST, None, False, False), "uid", 1)).with_content(Content("ConfigMap team/one"))
     (said, *_) = outcomes_of(Hold(Reason.CONTENT_REMAINS, FIRST), view, name_of=str)
     assert said.message == f"{message_of(Reason.CONTENT_REMAINS)}: ConfigMap team/one"
 

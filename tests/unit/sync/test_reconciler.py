@@ -17,6 +17,7 @@ from registry_controller.core.decision.decision import Apply, Decision, Delete, 
 from registry_controller.core.decision.marks import Marks, Voice
 from registry_controller.core.decision.state import (
     Claim,
+    Content,
     CurrentCopy,
     LostMatch,
     MembershipState,
@@ -75,7 +76,7 @@ class Bench:
         self.wanted = False
         self.lets_go = True
         self.failure: Exception | None = None
-        self.content = ""
+        self.content: Content | None = None
         self.is_connected = True
         self.is_going = False
         states: Any = self
@@ -97,7 +98,7 @@ class Bench:
         assert not isinstance(found.judgment.decision, NeedsProof)
         return found.result.decision, found.error
 
-    async def find(self, container: Target) -> str:
+    async def find(self, container: Target) -> Content | None:
         self.log.append(f"looked into {container.name}")
         return self.content
 
@@ -279,15 +280,15 @@ async def test_an_older_state_is_taken_when_its_owner_has_no_other() -> None:
     assert await bench.reconcile() == (Hold(Reason.STALE_SOURCE, OWNER), None)
 
 
-@pytest.mark.parametrize("content", ["", "ConfigMap team/one"])
-async def test_a_container_is_looked_into_after_its_owner_was_asked(content: str) -> None:
+@pytest.mark.parametrize("content", [None, Content("ConfigMap team/one")])
+async def test_a_container_is_looked_into_after_its_owner_was_asked(content: Content | None) -> None:
     """O1: and it goes only when it was found empty."""
     target = Target("", "Namespace", "", "team")
     bench = Bench(absent(target, current=copy_of(target)._replace(may_hold_content=True)))
     bench.content = content
     decision, _ = await bench.reconcile()
     assert bench.log[:3] == ["counted NeedsProof", "asked about team", "looked into team"]
-    if content:
+    if content is not None:
         assert decision == Hold(Reason.CONTENT_REMAINS, OWNER)
         assert "withdrawn" in bench.log
     else:

@@ -13,13 +13,15 @@ from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotFound, ServerError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
+from registry_controller.core.decision.state import Content
 from registry_controller.sync.remaining_content import ContentFinder
 from tests.original_marks import last_applied
 
 SPACE = Target("", "Namespace", "", "space")
+WIDGET = Target("sim.example", "Widget", "space", "x")
 DEFINITION = Target("apiextensions.k8s.io", "CustomResourceDefinition", "", "relics.sim.example")
 HERE = ClusterUID("here")
-OWNER = "11111111-1111-1111-1111-111111111111"
+OWNER = ClusterUID("11111111-1111-1111-1111-111111111111")
 NAMED = last_applied({"metadata": {"name": "x", "namespace": "space"}})
 COPIED = {"annotations": {meta.OWNER: OWNER, meta.GO_LAST_APPLIED: NAMED}, "labels": {meta.OWNER: OWNER}}
 UNPROVEN = {"annotations": {meta.OWNER: OWNER}}
@@ -92,7 +94,7 @@ class Server:
 
 
 async def _holds(server: Any, target: Target = SPACE) -> bool:
-    return bool(await ContentFinder(server, cluster=HERE).find(target))
+    return await ContentFinder(server, cluster=HERE).find(target) is not None
 
 
 ENDPOINTS, SLICE = GVK("", "v1", "Endpoints"), GVK("discovery.k8s.io", "v1", "EndpointSlice")
@@ -138,11 +140,6 @@ async def test_what_lives_somewhere_is_told_from_what_kubernetes_makes(
     assert await _holds(Server(kind, metadata)) is is_content
 
 
-async def test_an_object_is_named() -> None:
-    finder = ContentFinder(Server(GVK("sim.example", "v1", "Widget"), {}), cluster=HERE)
-    assert await finder.find(SPACE) == "Widget space/x"
-
-
 @pytest.mark.parametrize(
     ("failure", "told"),
     [
@@ -154,19 +151,23 @@ async def test_what_cannot_be_listed_is_told_with_what_to_do(failure: Exception,
     """S3."""
     server = Server(GVK("sim.example", "v1", "Widget"), None)
     server.list_failure = failure
-    assert told in await ContentFinder(server, cluster=HERE).find(SPACE)
+    found = await ContentFinder(server, cluster=HERE).find(SPACE)
+    assert found is not None
+    assert told in found.text
 
 
 async def test_a_later_look_is_one_request_while_the_answer_is_the_same() -> None:
     server = Server(GVK("sim.example", "v1", "Widget"), {})
     finder = ContentFinder(server, cluster=HERE)
-    assert await finder.find(SPACE) == "Widget space/x"
-    for metadata in ({}, COPIED):
+    found = await finder.find(SPACE)
+    assert found is not None
+    assert (found.text, found.target, found.owner) == ("Widget space/x", WIDGET, None)
+    for metadata, owner in (({}, None), (COPIED, OWNER)):
         server.requests, server.metadata = [], metadata
-        assert await finder.find(SPACE) == "Widget space/x"
+        assert await finder.find(SPACE) == finder.known(SPACE) == Content("Widget space/x", WIDGET, owner)
         assert server.requests == ["get widgets space/x"]
     server.requests, server.metadata = [], MADE_FROM_IT
-    assert await finder.find(SPACE) == ""
+    assert await finder.find(SPACE) is None
     assert "list widgets" in server.requests
     server.metadata, server.list_failure = {}, Forbidden("list widgets: is forbidden")
     told = await finder.find(SPACE)
@@ -174,7 +175,7 @@ async def test_a_later_look_is_one_request_while_the_answer_is_the_same() -> Non
     assert await finder.find(SPACE) == told
     assert server.requests == ["list widgets"]
     server.requests, server.metadata, server.list_failure = [], None, None
-    assert await finder.find(SPACE) == ""
+    assert await finder.find(SPACE) is None
     assert {"list configmaps", "list widgets"} <= {*server.requests}
 
 
