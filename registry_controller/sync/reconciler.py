@@ -167,6 +167,8 @@ class Reconciler:
         if not isinstance(decision, NeedsProof):
             if decision.reason is Reason.RULE_NOT_HEARD:
                 self._request_rules()  # no event may come: the copy may be of another history
+            if judgment.state.current is not None and judgment.state.current.may_hold_content:
+                self._content.forget(judgment.state.target)  # it is not to go
             self._record_member(judgment)
             return _limit(judgment, limiter)
         counted = _limit(judgment, limiter)

@@ -67,6 +67,11 @@ class ContentFinder:
         """Return the content of a container, as last seen; None for none, and before the first look."""
         return self._known.get(container)
 
+    def forget(self, container: Target) -> None:
+        """Forget the content of a container, as last seen."""
+        self._findings.pop(container, None)
+        self._known.pop(container, None)
+
     async def find(self, container: Target) -> Content | None:
         """Read a container, and return the first object found, or why there may be one; None for none."""
         finding, content = self._findings.pop(container, None), None

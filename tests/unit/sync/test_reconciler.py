@@ -102,6 +102,9 @@ class Bench:
         self.log.append(f"looked into {container.name}")
         return self.content
 
+    def forget(self, container: Target) -> None:
+        self.log.append(f"forgot {container.name}")
+
     # The caches.
 
     def read(self, target: Target) -> tuple[TargetState, tuple[()]]:
@@ -293,6 +296,14 @@ async def test_a_container_is_looked_into_after_its_owner_was_asked(content: Con
         assert "withdrawn" in bench.log
     else:
         assert decision == Delete("here", 9, Reason.SOURCE_DELETED, OWNER)
+
+
+async def test_what_was_seen_in_a_container_is_forgotten_while_it_is_not_to_go() -> None:
+    target = Target("", "Namespace", "", "team")
+    bench = Bench(absent(target, current=copy_of(target)._replace(may_hold_content=True))._replace(local_synced=False))
+    decision, _ = await bench.reconcile()
+    assert decision == Hold(Reason.LOCAL_NOT_HEARD)
+    assert "forgot team" in bench.log
 
 
 async def test_two_questions_are_asked_one_after_the_other_and_both_answers_count() -> None:

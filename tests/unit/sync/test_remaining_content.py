@@ -174,6 +174,8 @@ async def test_a_later_look_is_one_request_while_the_answer_is_the_same() -> Non
     server.requests = []
     assert await finder.find(SPACE) == told
     assert server.requests == ["list widgets"]
+    finder.forget(SPACE)
+    assert finder.known(SPACE) is None
     server.requests, server.metadata, server.list_failure = [], None, None
     assert await finder.find(SPACE) is None
     assert {"list configmaps", "list widgets"} <= {*server.requests}
