@@ -206,6 +206,65 @@ def test_a_member_that_leaves_takes_its_namespace_along_after_its_copies() -> No
     simulate(scenario, n=2)
 
 
+@pytest.mark.parametrize("stays_for", ["a native object", "a frozen copy"])
+def test_a_member_that_leaves_is_gone_although_its_namespace_stays(stays_for: str) -> None:
+    """O1, O6."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share_namespace(group, 2, "Delete")
+        a = group["a"]
+        if stays_for == "a native object":
+            a.create(config_map("kept", {"a": "1"}, namespace="team"))
+        else:
+            found = a.get("ConfigMap", "b-000", namespace="team")
+            found["metadata"]["annotations"][SYNC_DISABLED] = "true"
+            a.replace(found)
+        await group.settle()
+        await leave(group, "b", wait_s=200.0)
+        assert a.find("Cluster", "b") is None
+        assert list(in_team(a)) == ["kept" if stays_for == "a native object" else "b-000"]
+        assert a.find("Namespace", "team") is not None
+
+    simulate(scenario, n=2)
+
+
+def test_a_namespace_that_waits_goes_after_a_restart_once_it_is_empty() -> None:
+    """O1: what was in it went while no daemon ran."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share_namespace(group, 2, "Delete")
+        a, b, c = group.members
+        b.delete("Namespace", "team")
+        await asyncio.sleep(30.0)
+        assert len(in_team(a, "c")) == 2
+        a.kill()
+        for name in in_team(c):
+            c.delete("ConfigMap", name, namespace="team")
+        a.start()
+        await asyncio.sleep(200.0)
+        assert (in_team(a), a.find("Namespace", "team")) == ({}, None)
+
+    simulate(scenario, n=3)
+
+
+def test_a_namespace_that_waits_is_kept_when_its_owner_makes_it_again() -> None:
+    """O1, O5: it is the same one, and so is what lived in it."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share_namespace(group, 2, "Delete")
+        a, b, _ = group.members
+        uid, before = a.get("Namespace", "team")["metadata"]["uid"], in_team(a, "c")
+        b.delete("Namespace", "team")
+        await asyncio.sleep(30.0)
+        b.create({"kind": "Namespace", "metadata": {"name": "team", "labels": LABELS}})
+        await group.settle()
+        assert a.get("Namespace", "team")["metadata"]["uid"] == uid
+        assert in_team(a) == before
+        assert a.condition("ResourceSyncRule", "spaces", "Synced")["status"] == "True"
+
+    simulate(scenario, n=3)
+
+
 @pytest.mark.parametrize("first", ["labels", "namespace"])
 def test_a_namespace_that_goes_deletes_no_copies_beyond_the_limit(first: str) -> None:
     """W4: not those that are halted, nor, with their sources, more than the limit lets go."""
