@@ -17,11 +17,12 @@ from hack.pods.watcher import ROOT
 from tests.e2e.group import eventually
 
 _RUN = """
-import os, subprocess, sys
+import os, signal, subprocess, sys
 from hack.pods.cleanup import make_group, run_name
 from hack.pods.node import alone
 from hack.pods.watcher import watched
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
 run = run_name(os.getpid())
 with watched(run) as folder:
     make_group(f"{run}-1")
