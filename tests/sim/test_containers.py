@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from registry_controller.api.meta import SYNC_DISABLED
+from registry_controller.api.meta import SYNC_DISABLED, ObjectKey
+from tests.sim.checks.expected_copies import Place
+from tests.sim.checks.remaining_content import list_content
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, rule, simulate
+from tests.sim.cluster.kinds import BY_KIND
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.transport import Fault
 from tests.sim.schedule.leaving import leave
@@ -53,7 +56,8 @@ def in_team(member: Member, of: str = "") -> dict[str, str]:
 def install_relics(member: Member, labels: dict[str, str]) -> None:
     """Install the definition of Relics."""
     member.server.change_versions("Relic", ["v1beta1"])
-    member.apply({**DEFINED, "metadata": {"name": "relics.sim.example", "labels": labels}})
+    info = {"name": "relics.sim.example", "labels": labels}
+    member.apply({"kind": "CustomResourceDefinition", "metadata": info})
 
 
 def relic(number: int) -> dict[str, Any]:
@@ -65,7 +69,20 @@ def relic(number: int) -> dict[str, Any]:
     }
 
 
-DEFINED = {"kind": "CustomResourceDefinition"}
+def test_only_a_namespace_and_a_definition_hold_objects() -> None:
+    """What the other laws of these schedules go by: any other copy that should be gone is missed by nobody."""
+    objects = {BY_KIND["ConfigMap"]: {ObjectKey("team", "one"): config_map("one", {}, namespace="team")}}
+    objects[BY_KIND["Relic"]] = {ObjectKey("default", "r-000"): relic(0)}
+
+    def held_by(kind: str, key: ObjectKey) -> list[Place]:
+        return list(list_content(lambda of: objects.get(of, {}), Place(kind, key)))
+
+    assert held_by("Namespace", ObjectKey("", "team")) == [Place("ConfigMap", ObjectKey("team", "one"))]
+    definition = ObjectKey("", "relics.sim.example")
+    assert held_by("CustomResourceDefinition", definition) == [Place("Relic", ObjectKey("default", "r-000"))]
+    assert held_by("CustomResourceDefinition", ObjectKey("", "gizmos.other.example")) == []
+    for kind, key in (("ConfigMap", ObjectKey("team", "one")), ("Region", ObjectKey("", "team"))):
+        assert held_by(kind, key) == []
 
 
 @pytest.mark.parametrize("goes", ["source", "rule"])
@@ -75,9 +92,7 @@ def test_a_copied_namespace_goes_once_nothing_native_lives_in_it(goes: str) -> N
     async def scenario(group: SimGroup) -> None:
         await group.join()
         here, owner = group["a"], group["b"]
-        wanting = rule("spaces", NAMESPACE, {"match": [{"labels": [{"matchLabels": LABELS}]}]}, deletionPolicy="Delete")
-        wanting["metadata"]["annotations"] = {SYNC_DISABLED: "true"}
-        here.create(wanting)
+        here.create(stays("spaces", NAMESPACE, policy="Delete"))
         owner.create({"kind": "Namespace", "metadata": {"name": "space", "labels": LABELS}})
         await group.settle()
         here.create(config_map("native", {"a": "1"}, namespace="space"))

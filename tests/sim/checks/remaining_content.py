@@ -23,7 +23,7 @@ Objects = Callable[[Kind], Mapping[ObjectKey, Manifest]]
 def list_content(objects: Objects, container: Place) -> Iterator[Place]:
     """List what lives in a Namespace, or is of the kind of a definition: copies, too, and who made it does not matter.
 
-    What Kubernetes makes everywhere, and what a controller makes from a copy, is left out.
+    In any other object lives nothing. Left out is what Kubernetes makes everywhere, and a controller from a copy.
     """
     for kind in _kinds_of(container):
         for key, found in objects(kind).items():
@@ -33,11 +33,10 @@ def list_content(objects: Objects, container: Place) -> Iterator[Place]:
 
 
 def _kinds_of(container: Place) -> Iterator[Kind]:
-    if container.kind == "CustomResourceDefinition":
-        kind = BY_DEFINITION.get(container.key.name)
-        yield from () if kind is None else (kind,)
-        return
-    yield from (kind for kind in BY_KIND.values() if kind.namespaced and kind.kind not in _NOBODY_MADE)
+    if container.kind == "CustomResourceDefinition" and container.key.name in BY_DEFINITION:
+        yield BY_DEFINITION[container.key.name]
+    if container.kind == "Namespace":
+        yield from (kind for kind in BY_KIND.values() if kind.namespaced and kind.kind not in _NOBODY_MADE)
 
 
 class RemainingContent:
