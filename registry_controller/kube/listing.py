@@ -50,6 +50,11 @@ class _List(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
+def describe_refused(gvr: GVR, selection: Selection, kind: GVK, *, count: int) -> str:
+    """Return the message about items of a list that are not objects of its kind."""
+    return f"list {gvr} ({selection}): {count} items are not objects of {kind}"
+
+
 class Page:
     """A page of a list. `is_first` is True again after a restart, which makes earlier pages invalid.
 

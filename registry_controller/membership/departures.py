@@ -104,9 +104,10 @@ class Departures:
         if content.target is None or content.owner != member:
             return True
         cache = self._copies.cache_of(content.target.group, content.target.kind)
-        record = cache.records.get(content.target.key) if cache is not None else None
-        is_gone = cache is not None and record is None
-        return not is_gone and (record is None or not self._must_go(content.target, record))
+        if cache is None:
+            return True
+        record = cache.records.get(content.target.key)
+        return record is not None and not self._must_go(content.target, record)
 
     def _is_barred(self, target: Target, record: CopyRecord) -> bool:
         """Return whether the rule that made a copy may not change it here."""

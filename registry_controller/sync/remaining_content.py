@@ -17,7 +17,7 @@ from registry_controller.core.decision.state import CUSTOM_RESOURCE_DEFINITION, 
 from registry_controller.core.rules.matching import is_made_by_kubernetes
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.listing import list_objects
+from registry_controller.kube.listing import describe_refused, list_objects
 from registry_controller.kube.object import PartialObject, decode_manifest
 from registry_controller.kube.watch import read_object
 from registry_controller.report.reasons import explain_unread
@@ -112,7 +112,7 @@ class ContentFinder:
                     if finding := self._examine(kind, gvr, obj):
                         return finding
                 if page.refused:
-                    words = f"list {gvr} ({selection}): {page.refused} items are not objects of {kind}"
+                    words = describe_refused(gvr, selection, kind, count=page.refused)
                     return _Finding(kind, gvr, None, Content(words))
         except (NotFound, NotServed):
             return None

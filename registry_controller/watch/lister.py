@@ -10,7 +10,7 @@ from registry_controller.api.meta import GVK, ObjectKey, revision
 from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
-from registry_controller.kube.listing import list_objects
+from registry_controller.kube.listing import describe_refused, list_objects
 from registry_controller.kube.object import PartialObject
 from registry_controller.watch.fairness import EvaluationLimiter, KindLimiter
 from registry_controller.watch.reflector import ServerObserver, proves_life
@@ -128,6 +128,6 @@ async def _list(
             refused += page.refused
             resource_version = page.resource_version
     if refused:
-        raise ProtocolError(f"list {gvr} ({listing.selection}): {refused} items are not objects of {kind}")
+        raise ProtocolError(describe_refused(gvr, listing.selection, kind, count=refused))
     if not listing.on_synced(revision(resource_version)):
         raise ProtocolError(_OUTDATED.format(gvr, listing.selection))

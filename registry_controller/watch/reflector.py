@@ -29,7 +29,7 @@ from registry_controller.api.selection import Selection
 from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery, has_definition
 from registry_controller.kube.failures import explain_timeout
-from registry_controller.kube.listing import count_present, list_objects, read_present
+from registry_controller.kube.listing import count_present, describe_refused, list_objects, read_present
 from registry_controller.kube.watch import WatchEvent, WatchEventType, watch_events
 from registry_controller.watch.delivery import Delivery
 from registry_controller.watch.event_handler import EventHandler
@@ -304,8 +304,7 @@ class Reflector:
                     self._begin_list(revision(page.resource_version), reached=reached)
                 await self._delivery.add(page.items)
                 if page.refused:
-                    words = f"list {gvr} ({selection}): {page.refused} items are not objects of {kind}"
-                    self._delivery.refuse(words)
+                    self._delivery.refuse(describe_refused(gvr, selection, kind, count=page.refused))
                 if page.is_last:
                     await self._delivery.end_list(page.resource_version)
 

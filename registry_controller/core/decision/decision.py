@@ -134,9 +134,9 @@ class Skip:
 class NeedsProof:
     """Do nothing before a question is answered.
 
-    `expects` is the owner's answer that confirms the caches; None where the question is what lives in the copy
-    here. `if_proven` is the decision on that answer. `is_presumed` marks a deletion that counts before the
-    owner was asked, because the source matched before, or because any answer of the owner would lead to a deletion.
+    `expects` is the owner's answer that confirms the caches; None where the question is what lives in the copy here.
+    `if_proven` is the decision on that answer. `is_presumed` marks a deletion that counts before the owner was asked,
+    because the source matched before, or because any answer of the owner would lead to a deletion.
     """
 
     reason: Reason
