@@ -213,6 +213,7 @@ class Daemon:
             bodies=engine.bodies,
             digest_key=secrets.token_bytes(32),
             on_stored=self._stored,
+            containers=engine.containers,
         )
         sources = SourceReader(
             bodies=engine.bodies, connection=engine.clusters.connection, evaluations=engine.sources.evaluations
@@ -224,6 +225,7 @@ class Daemon:
             writer=copy_writer,
             metrics=self._metrics,
             made_once=engine.made_once,
+            replaced=engine.replaced_copies,
             recreated=self._report_recreated,
             put_back=self._report_put_back,
             lost=self.lost_fields.note,

@@ -20,6 +20,7 @@ from registry_controller.api.provenance import Provenance
 from registry_controller.api.selection import EVERYTHING, Selection
 from registry_controller.cache.caches import Caches
 from registry_controller.cache.copy_index import CopyIndex
+from registry_controller.cache.copy_record import HERE
 from registry_controller.cache.crds import Definition
 from registry_controller.cache.credentials import CredentialStore
 from registry_controller.cache.local_cache import LocalCache
@@ -53,6 +54,7 @@ from registry_controller.membership.quota import MemberQuota
 from registry_controller.membership.relay_policy import RelayPolicy
 from registry_controller.membership.tombstones import TombstoneTracker
 from registry_controller.settings import Settings
+from registry_controller.sync.container_copies import ContainerCopies
 from registry_controller.sync.enqueue import Enqueuer
 from registry_controller.sync.gone_copies import GoneCopies
 from registry_controller.sync.lost_matches import LostMatches
@@ -60,6 +62,7 @@ from registry_controller.sync.made_once import MadeOnce
 from registry_controller.sync.reconciler import Reconciler
 from registry_controller.sync.relayed_credentials import RelayedCredentials
 from registry_controller.sync.remaining_content import ContentFinder
+from registry_controller.sync.replaced_copies import ReplacedCopies
 from registry_controller.sync.state_reader import StateReader
 from registry_controller.watch.body_cache import BodyCache
 
@@ -221,13 +224,11 @@ class Engine:
             now=now,
             observer=self,
         )
-        content = ContentFinder(client, cluster=local)
         self.departures = Departures(
             copies=self.copies,
             absences=self.absences,
             rule_states=self.rule_states,
             observer=self,
-            content_of=content.known,
         )
         self.tombstones = TombstoneTracker(
             local=local,
@@ -246,6 +247,8 @@ class Engine:
         # sync
         self.made_once = MadeOnce()
         self.gone_copies = GoneCopies()
+        self.replaced_copies = ReplacedCopies()
+        self.containers = ContainerCopies(copies=self.copies, replaced=self.replaced_copies)
         self.lost_matches = LostMatches(window_s=window_s, now_s=_now_s, now=now)
         self.states = StateReader(
             local=local,
@@ -260,7 +263,8 @@ class Engine:
         )
         self.reconciler = Reconciler(
             states=self.states,
-            content=content,
+            content=ContentFinder(client, cluster=local, note_kind=self.containers.note_kind),
+            containers=self.containers,
             connection=self.clusters.connection,
             departures=self.departures,
             evaluations=self.sources.evaluations,
@@ -292,9 +296,12 @@ class Engine:
         self.lost_matches.on_copy_made(target)
 
     def on_copy_gone(self, target: Target) -> None:
-        """Report a copy that goes: the limit on deletions may count it."""
+        """Report a copy that goes: the limit on deletions may count it, and its container may go now."""
         self.gone_copies.record(target)
         self._observer.on_copy_gone(target)
+        for container in self.containers.containers_that_wait_for(target):
+            _, record = self.copies.find(container)
+            self._observer.on_target_changed(container, record.marks.owner or HERE if record is not None else HERE)
 
     def on_local_synced(self, cache: LocalCache, place: Selection) -> None:
         """Enqueue the claims that waited for the list."""

@@ -152,6 +152,18 @@ def is_ordered(manifest: Manifest) -> bool:
     return meta.LEFT_ORDERED in meta.annotations_of(manifest)
 
 
+def has_returned(manifest: Manifest) -> bool:
+    """Return whether the object is a tombstone whose member was back here, with a later membership."""
+    return meta.LEFT_RETURNED in meta.annotations_of(manifest)
+
+
+def with_return(manifest: Manifest) -> Manifest:
+    """Return a tombstone with the note that its member is back, with a later membership."""
+    info = meta.metadata_of(manifest)
+    annotations = {**meta.annotations_of(manifest), meta.LEFT_RETURNED: "true"}
+    return {**manifest, "metadata": {**info, "annotations": annotations}}
+
+
 def published_secret(manifest: Manifest) -> ObjectKey | None:
     """Return the Secret in which a cluster that left had published its credentials, from its own tombstone."""
     namespace, _, name = meta.annotations_of(manifest).get(meta.LEFT_SECRET, "").partition("/")

@@ -59,6 +59,14 @@ class CopyIndex:
         cache = self._caches.get((group, kind))
         return cache if cache is not None and cache.streams else None
 
+    def held(self, group: str, kind: str) -> LocalCache | None:
+        """Return the cache of a kind, also of one that is not watched now; None without one."""
+        return self._caches.get((group, kind))
+
+    def all_held(self) -> Iterable[LocalCache]:
+        """List the caches of all kinds, also of those that are not watched now."""
+        return self._caches.values()
+
     def all_caches(self) -> Iterable[LocalCache]:
         """List the caches of all kinds that are watched."""
         return [cache for cache in self._caches.values() if cache.streams]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -121,10 +121,20 @@ class Served(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The kinds of one API version; `fresh` holds those that no earlier version has."""
+    """The kinds of one API version; `fresh` holds those that no earlier version has. An `error` is why it has none."""
 
-    every: list[tuple[GVK, GVR, _Resource]]
-    fresh: list[tuple[GVK, GVR, _Resource]]
+    api_version: str
+    every: Sequence[tuple[GVK, GVR, _Resource]] = ()
+    fresh: Sequence[tuple[GVK, GVR, _Resource]] = ()
+    error: RegistryError | None = None
+
+
+class KindsOfVersion(NamedTuple):
+    """The kinds of one API version that no earlier version has; `error` is why they are not known."""
+
+    api_version: str
+    kinds: Sequence[tuple[GVK, GVR]]
+    error: RegistryError | None
 
 
 class Discovery:
@@ -189,17 +199,17 @@ class Discovery:
         versions: set[GVK] = set()
         is_whole = True
         async for part in self._read_all(_WRITABLE):
-            if part is None:
+            if part.error is not None:
                 is_whole = False
                 continue
             kinds += sorted((kind, gvr) for kind, gvr, _ in part.fresh)
             versions.update(kind for kind, _, _ in part.every)
         return Served(kinds, frozenset(versions), is_whole)
 
-    async def list_deletable(self) -> AsyncIterator[list[tuple[GVK, GVR]] | None]:
-        """Yield the kinds that can be deleted, each once; None for an API version that does not answer."""
+    async def list_deletable(self) -> AsyncIterator[KindsOfVersion]:
+        """Yield the kinds that can be deleted, each once, by API version."""
         async for part in self._read_all(_DELETABLE):
-            yield None if part is None else [(kind, gvr) for kind, gvr, _ in part.fresh]
+            yield KindsOfVersion(part.api_version, [(kind, gvr) for kind, gvr, _ in part.fresh], part.error)
 
     async def find(self, word: str) -> tuple[GVK, GVR]:
         """Find a kind by kind, plural, singular or short name, with or without `.group`, as kubectl does.
@@ -210,7 +220,7 @@ class Discovery:
         name, _, within = word.lower().partition(".")
         known = set[str]()
         async for part in self._read_all(_NEEDED, within=within, needed=_BUILT_IN):
-            for kind, gvr, resource in part.fresh if part is not None else ():
+            for kind, gvr, resource in part.fresh:
                 if name in resource.words:
                     return kind, gvr
                 known |= resource.words
@@ -220,8 +230,8 @@ class Discovery:
 
     async def _read_all(
         self, verbs: frozenset[str], *, within: str = "", needed: frozenset[str] = frozenset()
-    ) -> AsyncIterator[_Part | None]:
-        """Read the kinds with `verbs` of every API version; yield None for a version that does not answer.
+    ) -> AsyncIterator[_Part]:
+        """Read the kinds with `verbs` of every API version; one that does not answer has its error instead.
 
         The preferred version of a group is first. `within` restricts the result to a group or `VERSION.GROUP`. The
         errors of the `needed` groups are raised, except for a right that is missing.
@@ -236,12 +246,12 @@ class Discovery:
             except RegistryError as error:
                 if group in needed and not isinstance(error, Forbidden | NotServed):
                     raise
-                yield None
+                yield _Part(name, error=error)
                 continue
             every = list(_usable(resources, group=group, version=version, verbs=verbs))
             fresh = [found for found in every if (group, found[1].resource) not in seen]
             seen.update((group, gvr.resource) for _, gvr, _ in every)
-            yield _Part(every, fresh)
+            yield _Part(name, every, fresh)
 
     async def _read_versions(self) -> list[str]:
         """Return all API versions in the form of `apiVersion`."""

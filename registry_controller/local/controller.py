@@ -30,6 +30,7 @@ from registry_controller.api.tombstone import (
     is_own_tombstone,
     published_secret,
     tombstone_manifest,
+    with_return,
 )
 from registry_controller.core.backoff import backoff_s
 from registry_controller.kube.writer import LocalWriter
@@ -65,6 +66,9 @@ class TombstoneSource(Protocol):
 
     def list_unwanted(self) -> Iterable[Manifest]:
         """List the tombstone objects to delete here."""
+
+    def list_returned(self) -> Iterable[Manifest]:
+        """List the tombstone objects in which it is to be noted that their member is back."""
 
     def list_withdrawals(self) -> Iterable[Manifest]:
         """List the records of withdrawn tombstones to create here."""
@@ -171,6 +175,7 @@ class LocalController:
         """Create and delete tombstones; a failure does not stop the rest."""
         made = [await self._attempt(self._create_tombstone(stone)) for stone in sorted(self._tombstones.list_missing())]
         made += [await self._attempt(self._record_withdrawal(found)) for found in self._tombstones.list_withdrawals()]
+        made += [await self._attempt(self._note_return(found)) for found in list(self._tombstones.list_returned())]
         unwanted = list(self._tombstones.list_unwanted())
         return made + [await self._attempt(self._delete_tombstone(manifest)) for manifest in unwanted]
 
@@ -202,6 +207,10 @@ class LocalController:
         with contextlib.suppress(AlreadyExists):
             await self._api.create(meta.FEATURES, manifest)
             self._log.info("recorded that a tombstone was withdrawn", name=meta.metadata_of(manifest)["name"])
+
+    async def _note_return(self, manifest: Manifest) -> None:
+        await self._api.replace(meta.FEATURES, with_return(manifest))
+        self._log.info("noted that a member is back", name=meta.metadata_of(manifest)["name"])
 
     async def _delete_tombstone(self, manifest: Manifest) -> None:
         await self._api.delete(meta.FEATURES, manifest)

@@ -10,7 +10,7 @@ of a leaving member first, and its Cluster last, so that a restart finds in the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from registry_controller.api import meta
@@ -20,7 +20,7 @@ from registry_controller.cache.copy_record import HERE, CopyRecord
 from registry_controller.clusters.rule_state import RuleStates
 from registry_controller.core.decision.decision import Decision
 from registry_controller.core.decision.membership import left_after
-from registry_controller.core.decision.state import Content, TargetState, is_container
+from registry_controller.core.decision.state import TargetState, is_container
 from registry_controller.membership.absences import Absences
 from registry_controller.report.logs import get_logger
 
@@ -38,10 +38,7 @@ class DepartureObserver(Protocol):
 
 
 class Departures:
-    """The members that have left, each with the last known revision of its Cluster.
-
-    `content_of` returns the content of a container, as last seen; None for none, and before the first look.
-    """
+    """The members that have left, each with the last known revision of its Cluster."""
 
     def __init__(
         self,
@@ -50,14 +47,12 @@ class Departures:
         absences: Absences,
         rule_states: RuleStates,
         observer: DepartureObserver,
-        content_of: Callable[[Target], Content | None],
     ) -> None:
         self.left: Mapping[ClusterUID, int] = {}
         self._copies = copies
         self._absences = absences
         self._rule_states = rule_states
         self._observer = observer
-        self._content_of = content_of
         self._waits_for: dict[Target, ClusterUID] = {}
 
     def leaves_behind(self, member: ClusterUID) -> bool:
@@ -88,26 +83,17 @@ class Departures:
         )
 
     def _must_go(self, target: Target, record: CopyRecord) -> bool:
+        """Report whether a copy goes before the Cluster of its owner.
+
+        A container goes once it is empty, however long that takes: it needs no Cluster for that.
+        """
         return (
             self._rule_states.deletes_unwanted(record.marks.provenance)
             and not record.deleting
             and not record.marks.frozen
             and not self._is_barred(target, record)
-            and not (is_container(target) and self._keeps_content(target, record.marks.owner))
+            and not is_container(target)
         )
-
-    def _keeps_content(self, container: Target, member: ClusterUID | None) -> bool:
-        """Return whether something lives in a container that does not go with the member, so that both stay."""
-        content = self._content_of(container)
-        if content is None:
-            return False
-        if content.target is None or content.owner != member:
-            return True
-        cache = self._copies.cache_of(content.target.group, content.target.kind)
-        if cache is None:
-            return True
-        record = cache.records.get(content.target.key)
-        return record is not None and not self._must_go(content.target, record)
 
     def _is_barred(self, target: Target, record: CopyRecord) -> bool:
         """Return whether the rule that made a copy may not change it here."""

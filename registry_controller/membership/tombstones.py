@@ -20,6 +20,7 @@ from registry_controller.api.meta import GVR, ClusterUID, Manifest
 from registry_controller.api.tombstone import (
     Tombstone,
     further_labels,
+    has_returned,
     is_later_tombstone,
     is_ordered,
     read_original_tombstone,
@@ -130,7 +131,7 @@ class TombstoneTracker:
         for member in sorted(changed):
             self._observer.on_member_changed(member)
         before_withdrawn, self._withdrawing = self._withdrawing, frozenset(self._withdrawals())
-        is_changed = (self.now.to_keep, self.now.to_drop, self.now.has_left) != (was.to_keep, was.to_drop, was.has_left)
+        is_changed = _kept(self.now) != _kept(was)
         before_lost, self._lost_farewell = self._lost_farewell, self._find_lost_farewell()
         if is_changed or self._withdrawing != before_withdrawn or self._lost_farewell != before_lost:
             self._observer.on_tombstones_changed()
@@ -245,6 +246,12 @@ class TombstoneTracker:
             if withdrawal is not None and (withdrawal.name in names or self._today() - withdrawal.until > STAYS):
                 yield manifest
 
+    def list_returned(self) -> Iterator[Manifest]:
+        """List the tombstone objects in which it is to be noted that their member is back."""
+        for manifest, stone in self._standing():
+            if stone in self.now.returned and not has_returned(manifest) and self._is_written_here(stone):
+                yield manifest
+
     def _own_withdrawal(self, manifest: Manifest) -> Tombstone | None:
         if meta.is_marked_as_copy(manifest, at=self._local):
             return None
@@ -337,6 +344,7 @@ class TombstoneTracker:
             met=self._met.met,
             proven=proven,
             ordered=frozenset(stone for manifest, stone in standing if is_ordered(manifest)),
+            returned=frozenset(stone for manifest, stone in standing if has_returned(manifest)),
             lasting=self._absences.lasting(),
             revisions=dict(self._revisions),
             former=self._met.former,
@@ -387,6 +395,11 @@ class TombstoneTracker:
             stone = read_original_tombstone(manifest, at=self._local)
             if stone is not None:
                 yield manifest, stone
+
+
+def _kept(now: Leavers) -> tuple[object, ...]:
+    """Return the conclusions that the objects here follow."""
+    return now.to_keep, now.to_drop, now.returned, now.has_left
 
 
 def _read_tombstones(features: Iterable[Feature]) -> Iterator[Tombstone]:

@@ -34,6 +34,7 @@ from registry_controller.sync.copy_updater import CopyUpdater
 from registry_controller.sync.copy_writer import CopyWriter
 from registry_controller.sync.made_once import MadeOnce
 from registry_controller.sync.reconciler import Judgment, Result
+from registry_controller.sync.replaced_copies import ReplacedCopies
 
 _POLL_INTERVAL_S: Final = 0.05
 _MAX_CONCURRENT: Final = 16
@@ -165,6 +166,7 @@ class DryRun:
             bodies=engine.bodies,
             digest_key=self._digest_key,
             on_stored=_ignore,
+            containers=engine.containers,
             believes_provenance=False,  # the rule may differ from the one that made the copy
         )
         sources = SourceReader(
@@ -177,6 +179,7 @@ class DryRun:
             writer=copy_writer,
             metrics=self._metrics,
             made_once=MadeOnce(),  # nothing is made here
+            replaced=ReplacedCopies(),
             recreated=_ignore,
             put_back=_ignore,
             lost=_ignore,

@@ -5,14 +5,16 @@ Law: every Reason has a message, and no message holds data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from registry_controller.api import meta
 from registry_controller.api.errors import ApiError, Forbidden, NotServed, NotWatchable, RegistryError
-from registry_controller.api.meta import GVK
+from registry_controller.api.meta import GVK, Target
 from registry_controller.api.names import RIGHTS_COMMAND
 from registry_controller.core.decision.decision import Halt, Reason
+
+_MOST_NAMES: Final = 20
 
 MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.CREATE: "it is wanted and not here",
@@ -69,7 +71,8 @@ MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.RULE_NOT_HEARD: "it was written by a later state of its rule than is known here",
     Reason.NAMESPACE_MISSING: "the namespace is missing here: create it, or set createNamespaces on the rule",
     Reason.NAMESPACE_TERMINATING: "the namespace is being deleted here",
-    Reason.CONTENT_REMAINS: "objects live in it, or may, which would be deleted with it; it stays until they are gone",
+    Reason.CONTENT_REMAINS: "objects that live in it would be deleted with it; it stays until it is empty, or until "
+    "you delete it",
     Reason.NEW_COPY_MISSING: "its rule gives it another name now; it stays as it is until the copy of that name is "
     "here",
     Reason.MAY_MATCH_AGAIN: "its rule does not ask for the source now; unless that changes in a moment, it is deleted",
@@ -142,6 +145,38 @@ def describe_read_grant() -> str:
 def describe_chart_grant(label: str, *, place: str) -> str:
     """Return how to grant a right that no rule needs, and every member: only the chart gives it (S3)."""
     return f"{describe_grant(label, place=place)}, as the chart does"
+
+
+class Unlisted(NamedTuple):
+    """A resource, or an API version, whose objects cannot be listed, and why."""
+
+    name: str
+    error: RegistryError
+
+
+def describe_content(found: Target) -> str:
+    """Return which object lives in a Namespace, or is of the kind of a definition."""
+    return f"{found.kind} {found.key} lives in it"
+
+
+def describe_unlisted(unlisted: Sequence[Unlisted]) -> str:
+    """Return of which kinds objects may live in a Namespace, and what to do: all those that may not be listed first."""
+    forbidden = [one.name for one in unlisted if isinstance(one.error, Forbidden)]
+    others = [one for one in unlisted if one.name not in forbidden]
+    parts = [f"{name}: {error}" for name, error in others[:1]]
+    if others[1:]:
+        parts[0] += f", and {len(others) - 1} more do not answer"
+    if forbidden:
+        grant = describe_rule_grant(meta.CONTROLLER_AGGREGATED, place="here")
+        if meta.SECRETS.resource in forbidden:
+            grant = f"{grant}, {describe_narrowing(place='here')}"
+        parts.insert(0, f"cannot list {_shorten(forbidden)} here; {grant}")
+    return "; ".join(parts)
+
+
+def _shorten(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMES])
+    return f"{shown} and {len(names) - _MOST_NAMES} more kinds" if len(names) > _MOST_NAMES else shown
 
 
 def with_remedy(error: RegistryError, remedy: str) -> str:

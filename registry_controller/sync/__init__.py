@@ -7,6 +7,7 @@ reconcile_spans      the span of a reconcile, where traces are exported
 state_reader         the state of a target, from the caches
 origin_reader        its part about the copy's own source and rule, while that source does not claim the target
 remaining_content    its part about what lives in a copied Namespace or definition
+container_copies     the copies that are known there, and the writes that keep it
 rule_conflicts       its part about younger rules that want another copy
 gone_copies          places from which a copy went: the owner is asked before the next one is made
 lost_matches         since when rules do not match the sources of copies

@@ -61,6 +61,7 @@ class CopyUpdater:
         writer: CopyWriter,
         metrics: Metrics,
         made_once: MadeOnce,
+        replaced: ReplacedCopies,
         recreated: Callable[[Target, str, str], None],
         put_back: Callable[[Target, str, tuple[str, ...]], None],
         lost: Callable[[Target], None],
@@ -76,7 +77,7 @@ class CopyUpdater:
         self._put_back = put_back
         self._lost = lost
         self._contention = Contention()
-        self._replaced = ReplacedCopies()
+        self._replaced = replaced
         self._pace = Pace()
 
     async def update(

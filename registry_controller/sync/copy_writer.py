@@ -35,6 +35,7 @@ from registry_controller.cache.interner import Interner
 from registry_controller.cache.local_cache import LocalCache
 from registry_controller.cache.write_results import Doubted, InSync, StatusStored, Stored
 from registry_controller.core.decision.marks import read_marks
+from registry_controller.core.decision.state import is_container
 from registry_controller.core.diff.drift import NOTHING_LEFT, Left, carry_over, compare, compare_and_merge
 from registry_controller.core.diff.managed_fields import read_owners
 from registry_controller.core.diff.question import NextStep, judge_difference
@@ -45,6 +46,7 @@ from registry_controller.kube.connect import Reader
 from registry_controller.kube.discover import Discovery
 from registry_controller.kube.object import PartialObject, decode_object
 from registry_controller.kube.writer import WriteClient
+from registry_controller.sync.container_copies import ContainerCopies
 from registry_controller.sync.desired_copy import DesiredCopy, Update
 from registry_controller.sync.digest import encode_content
 from registry_controller.sync.stored_form import StoredForm, get_known
@@ -58,7 +60,8 @@ class CopyWriter:
 
     `digest` returns the digest of an object's synced fields.
     `on_stored` is called with a target, the wanted object and the stored one. `believes_provenance`
-    saves a dry run where the provenance shows that a copy's additional fields are the API server's.
+    saves a dry run where the provenance shows that a copy's additional fields are the API server's. `containers`
+    keeps the creation of copies apart from the deletion of their containers.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class CopyWriter:
         bodies: BodyCache,
         digest_key: bytes,
         on_stored: Callable[[Target, Manifest, Manifest], None],
+        containers: ContainerCopies,
         believes_provenance: bool = True,
     ) -> None:
         self._reader = reader
@@ -78,6 +82,7 @@ class CopyWriter:
         self._bodies = bodies
         self.digest = functools.partial(content_digest, key=digest_key)
         self._on_stored = on_stored
+        self._containers = containers
         self._believes_provenance = believes_provenance
         self._stored_form = StoredForm(client, digest=self.digest, encode=encode)
         self._extras: Interner[tuple[tuple[str, ...], ...]] = Interner()
@@ -88,7 +93,7 @@ class CopyWriter:
         left = await self._left(gvr, wanted)
         unknown: list[str] = []
         body = _encode_new(wanted, over, left)
-        with cache.writing(wanted.target.key):
+        with self._containers.creating(wanted.target, gvr), cache.writing(wanted.target.key):
             raw = await self._client.create(gvr, wanted.target.namespace, body, unknown=unknown)
             self._remember(raw, wanted, cache, left, unknown=unknown)
 
@@ -217,12 +222,14 @@ class CopyWriter:
         return self.digest({"status_": status})
 
     async def delete(self, target: Target, kind: GVK, *, uid: str, revision: int) -> None:
-        """Delete the copy of that uid and resourceVersion, and no later one."""
+        """Delete the copy of that uid and resourceVersion, and no later one.
+
+        Raises Conflict for a container in which a copy is known, or may come by this daemon.
+        """
         gvr = await self._discovery.resolve(kind)
-        try:
+        guard = self._containers.deleting(target) if is_container(target) else contextlib.nullcontext()
+        with guard, contextlib.suppress(NotFound):
             await self._client.delete(gvr, target.key, uid=uid, resource_version=str(revision))
-        except NotFound:
-            return
 
     async def read(self, wanted: DesiredCopy, record: CopyRecord) -> Manifest | None:
         """Return the stored copy, where its rule leaves places to this cluster; None where nothing is to be kept."""

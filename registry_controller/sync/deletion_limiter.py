@@ -103,7 +103,7 @@ class DeletionLimiter:
         budget = self._sets.budget(origin)
         if self._is_under_way(target, budget, wish):
             if isinstance(decision, Delete):
-                self._note_proven(target, rule, budget, wish)
+                self._note_proven(target, origin, budget, wish)
             return decision
         self._count(target, origin, budget, wish)
         halt = self._sets.find_halt(origin, budget)
@@ -272,12 +272,13 @@ class DeletionLimiter:
     def _is_allowed(self, target: Target, origin: RuleAndOwner, budget: DeletionBudget) -> bool:
         return target in budget.count.allowed or self.owners.has_allowed(origin[1], target)
 
-    def _note_proven(self, target: Target, rule: str, budget: DeletionBudget, wish: Wish) -> None:
+    def _note_proven(self, target: Target, origin: RuleAndOwner, budget: DeletionBudget, wish: Wish) -> None:
         """Note the charge of a deletion that is proven."""
         budget.going[target] = wish
         if not budget.count.is_recorded:
             budget.count.is_recorded = True
-            self._changed(rule)
+            self._changed(origin[0])
+        self.owners.note_proven(origin[1])
 
     def _count(self, target: Target, origin: RuleAndOwner, budget: DeletionBudget, wish: Wish) -> None:
         waiting = budget.waiting.get(target)

@@ -34,8 +34,8 @@ from registry_controller.sync.deletion_count import DeletionCount, Judged
 class OwnerDeletions(NamedTuple):
     """The window of an owner's copies, how many deletions its halt keeps back, and the halts of single rules.
 
-    `window` is None while the counts are few. `is_known` is false while an earlier process has stored the halt, and not
-    everything was looked at again.
+    `window` is None without a deletion that counts. `is_known` is false while an earlier process has stored the halt,
+    and not everything was looked at again.
     """
 
     window: Window | None
@@ -125,7 +125,13 @@ class OwnerLimits:
         """Count the deletion of one of the `present` copies each time."""
         count = self._recover(owner)
         count.count(target, present=present, now=self._now())
-        if count.window is not None and is_notable(count.window):
+        self._changed()
+
+    def note_proven(self, owner: ClusterUID) -> None:
+        """Note that a deletion in the window is proven: the owner's Cluster stores the window from now on."""
+        count = self._recover(owner)
+        if not count.is_recorded:
+            count.is_recorded = True
             self._changed()
 
     def lower(self, owner: ClusterUID, *, present: int) -> None:
@@ -177,7 +183,7 @@ class OwnerLimits:
         }
 
     def report(self, owner: ClusterUID, *, is_settled: bool) -> OwnerDeletions | None:
-        """Return the counts that the owner's Cluster has to store; None while they are few, and no rule is halted.
+        """Return the counts that the owner's Cluster has to store; None without any, and while no rule is halted.
 
         A window that is over stays there until the next one: an idle group writes nothing.
         """
@@ -206,7 +212,7 @@ class OwnerLimits:
     def _recover(self, owner: ClusterUID) -> DeletionCount:
         """Return the counts of an owner; where its own window is over or not known, the sum of its rules' windows.
 
-        Its Cluster stores no window for a few deletions, and a restart must not forget them.
+        A daemon may have been killed before it stored the window of the owner.
         """
         count = self._count_of(owner)
         if is_over(count.window, self._now()):

@@ -20,14 +20,22 @@ from registry_controller.api.meta import GVK, ClusterUID, Target
 from registry_controller.cache.source_index import Offer
 from registry_controller.clusters.peer import Connection
 from registry_controller.core.decision.decide import decide
-from registry_controller.core.decision.decision import Apply, Decision, Delete, NeedsProof, Reason, Skip
+from registry_controller.core.decision.decision import Apply, Decision, Delete, NeedsProof, Reason, Skip, deletion_in
 from registry_controller.core.decision.marks import is_at_home, is_membership, read_marks
-from registry_controller.core.decision.state import OwnerAnswer, ProofResult, SourceRef, TargetState, Tracking
+from registry_controller.core.decision.state import (
+    OwnerAnswer,
+    ProofResult,
+    SourceRef,
+    TargetState,
+    Tracking,
+    is_container,
+)
 from registry_controller.core.mutation.left_fields import LeftPath
 from registry_controller.kube.discover import has_definition
 from registry_controller.kube.watch import read_object
 from registry_controller.membership.departures import Departures
 from registry_controller.report.metrics import Metrics
+from registry_controller.sync.container_copies import ContainerCopies
 from registry_controller.sync.remaining_content import ContentFinder
 from registry_controller.sync.state_reader import StateReader
 from registry_controller.sync.workqueue import WorkQueue
@@ -103,6 +111,7 @@ class Reconciler:
         *,
         states: StateReader,
         content: ContentFinder,
+        containers: ContainerCopies,
         connection: Callable[[ClusterUID], Connection | None],
         departures: Departures,
         evaluations: EvaluationLimiter,
@@ -110,6 +119,7 @@ class Reconciler:
     ) -> None:
         self._states = states
         self._content = content
+        self._containers = containers
         self._connection = connection
         self._departures = departures
         self._evaluations = evaluations
@@ -136,9 +146,15 @@ class Reconciler:
         return Reconciliation(judgment, Result(judgment.decision), error)
 
     def decide(self, target: Target) -> Judgment:
-        """Decide on the caches as they are now."""
+        """Decide on the caches as they are now. Of a container that is to go, they show whether copies live in it."""
         state, offers = self._states.read(target)
-        return Judgment(state, offers, decide(state))
+        decision = decide(state)
+        if is_container(target) and deletion_in(decision) is not None:
+            found = self._containers.find(target)
+            if found is not None:
+                state = state.with_content(found)
+                decision = decide(state)
+        return Judgment(state, offers, decision)
 
     async def prove(self, judgment: Judgment) -> Judgment:
         """Return the decision on the answers to a decision's questions, each asked once.
@@ -150,7 +166,7 @@ class Reconciler:
         while isinstance(decision, NeedsProof) and decision.expects not in asked:
             asked.add(decision.expects)
             proven = await self._ask(state, decision)
-            now, offers = self._states.read(target)
+            now, offers, _ = self.decide(target)
             if now != judgment.state:
                 raise Conflict(f"{target} changed while its proof was asked for; trying again")
             is_as_expected = decision.expects is not None and decision.expects in proven.proofs
@@ -167,8 +183,11 @@ class Reconciler:
         if not isinstance(decision, NeedsProof):
             if decision.reason is Reason.RULE_NOT_HEARD:
                 self._request_rules()  # no event may come: the copy may be of another history
-            if judgment.state.current is not None and judgment.state.current.may_hold_content:
-                self._content.forget(judgment.state.target)  # it is not to go
+            if decision.reason is Reason.CONTENT_REMAINS:
+                limiter.withdraw(judgment.state.target)
+            elif is_container(judgment.state.target):  # it is not to go
+                self._content.forget(judgment.state.target)
+                self._containers.forget(judgment.state.target)
             self._record_member(judgment)
             return _limit(judgment, limiter)
         counted = _limit(judgment, limiter)

@@ -77,6 +77,8 @@ class Recorder:
 
     def _bring_back(self, target: Target, decision: Decision, state: TargetState) -> None:
         """Add a key again that no event brings back: whose question is asked again, or that may match until then."""
+        if decision.reason is Reason.DELETION_JUDGED:
+            return  # it comes back in a moment, and a question that is asked again then waits longer each time
         if isinstance(decision, Hold) and decision.reason in RECHECKED:
             self._queue.retry(target, at_least_s=1.0)
             return

@@ -5,6 +5,7 @@ Laws: a copy is kept in memory only, and is shown nowhere · beyond the limit th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -40,6 +41,12 @@ class ReplacedCopies:
     def __init__(self) -> None:
         self._held: dict[Target, Replaced] = {}
         self._size_bytes = 0
+
+    def __contains__(self, target: Target) -> bool:
+        return target in self._held
+
+    def __iter__(self) -> Iterator[Target]:
+        return iter(self._held)
 
     def keep(self, target: Target, present: Manifest | None, *, why: str) -> None:
         """Keep a copy before its deletion."""

@@ -122,7 +122,7 @@ class StateReader:
             local=self.local,
             known=liveness.known,
             alive=liveness.alive,
-            departed=self._departed(membership, claims, current, liveness.known),
+            departed=self._departed(target, membership, claims, current, liveness.known),
             ordered=self._tombstones.now.ordered,
             contested=liveness.contested,
             has_left=self._tombstones.now.has_left,
@@ -207,6 +207,7 @@ class StateReader:
 
     def _departed(
         self,
+        target: Target,
         membership: MembershipState | None,
         claims: Iterable[Claim],
         current: CurrentCopy | None,
@@ -214,6 +215,7 @@ class StateReader:
     ) -> frozenset[ClusterUID]:
         """Return the members with a proven departure.
 
+        A container goes once it is empty, which may be long after the Cluster of its owner: nothing goes with it.
         In a cluster that has left the group they include the owners of a copy, or of offers for its place, that have no
         Cluster here any more: a connection is still open for a moment when the Cluster is gone.
         """
@@ -223,6 +225,8 @@ class StateReader:
             departed = membership.gone
         elif tombstones.gone:
             departed = self._tombstones.judged(tombstones.gone & known)
+            if is_container(target):
+                departed |= tombstones.gone - known
         if self._departures.left:
             departed = departed.union(self._departures.left)
         if not tombstones.has_left:

@@ -53,6 +53,9 @@ class Tombstones:
     def list_withdrawals(self) -> tuple[()]:
         return ()
 
+    def list_returned(self) -> tuple[()]:
+        return ()
+
     def list_unwanted(self) -> tuple[()]:
         return ()
 

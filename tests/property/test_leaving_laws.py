@@ -60,6 +60,7 @@ def knowledge(draw: st.DrawFn) -> MembershipFacts:
         today=TODAY,
         days=draw(st.frozensets(st.sampled_from([TODAY, TODAY + timedelta(days=100)]))),
         trusts_after_s=draw(st.sampled_from([0.0, 50.0])),
+        returned=frozenset(stone for stone in sorted(stored) if draw(st.booleans())),
     )
 
 
@@ -94,6 +95,21 @@ def test_a_farewell_counts_whichever_tombstone_of_the_membership_is_stored(autho
     )
     found = leavers(known)
     assert (found.gone, found.ordered) == ({B}, {B})
+
+
+@given(knowledge().filter(in_group))
+def test_a_member_that_was_back_has_not_left_because_its_cluster_is_missing(known: MembershipFacts) -> None:
+    """O6: its tombstones are about earlier memberships."""
+    for member in leavers(known).gone - known.memberships.keys():
+        assert {stone for stone in known.here if stone.member == member} - known.returned
+
+
+@given(knowledge())
+def test_a_member_is_back_with_a_membership_that_its_tombstone_does_not_cover(known: MembershipFacts) -> None:
+    """O6."""
+    for stone in leavers(known).returned:
+        assert any(uid and not known.covers(stone, uid) for uid in known.memberships[stone.member])
+        assert stone.membership
 
 
 @given(knowledge().filter(in_group))

@@ -192,11 +192,8 @@ def sum_windows(windows: Iterable[tuple[Window, int]], *, present: int, now: dat
 
 
 def is_notable(window: Window) -> bool:
-    """Report whether a window has to be stored beside the windows of its rules, which are lost with their rules.
-
-    What its owner deleted counts by the copies that are left, so that a few such deletions are not worth a write.
-    """
-    return bool(window.halted_at) or window.deleted > ALWAYS or window.counted > 0
+    """Report whether a window has to be stored beside the windows of its rules, which are lost with their rules."""
+    return bool(window.halted_at) or window.deleted > 0 or window.counted > 0
 
 
 def is_over(window: Window | None, now: datetime) -> bool:

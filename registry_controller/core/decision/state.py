@@ -86,12 +86,11 @@ class Claim(NamedTuple):
 class Content(NamedTuple):
     """The content of a container: an object that was found, or why there may be one (no `target`).
 
-    `owner` is that of a copy. `text` is for a person.
+    `text` is for a person.
     """
 
     text: str
     target: Target | None = None
-    owner: ClusterUID | None = None
 
 
 class CurrentCopy(NamedTuple):

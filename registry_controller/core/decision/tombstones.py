@@ -43,7 +43,8 @@ class MembershipFacts:
     memberships, that are Ready there; `holds_us` are the members that have a Cluster of the local cluster. `met` are
     the memberships that were here and have no tombstone yet, by member, and `proven` the members with a proven
     departure. `ordered` are the stored tombstones of which this cluster knows that they are orders: `leave` was given
-    here, or the member's own was read at the member. `lasting` are the live members whose own Cluster has been missing
+    here, or the member's own was read at the member. `returned` are those of which it is noted here that their member
+    was back, with a later membership. `lasting` are the live members whose own Cluster has been missing
     for long. `revisions` are the last known revisions of the Clusters of memberships, by membership, `former` the
     memberships that were here before a later one of the same member. `withdrawn` has the author and the name of each
     tombstone of which the author, live or local, records that it was deleted there. `days` are the days at live
@@ -70,6 +71,7 @@ class MembershipFacts:
     today: date
     days: frozenset[date]
     trusts_after_s: float
+    returned: frozenset[Tombstone] = frozenset()
 
     @property
     def is_day_agreed(self) -> bool:
@@ -108,7 +110,8 @@ class Leavers:
     credentials are deleted. `ordered` are those among them whose removal is an order. `has_left` means that the local
     cluster has left the group.
     `over` are the memberships with a valid tombstone, by member, `known` the memberships of the Clusters here.
-    `to_keep` are tombstones to store here, too, `to_drop` stored tombstones to delete. `due_s` is in how many seconds
+    `to_keep` are tombstones to store here, too, `to_drop` stored tombstones to delete, `returned` stored tombstones
+    whose member is back, with a later membership. `due_s` is in how many seconds
     time alone changes something; None for never.
     """
 
@@ -126,6 +129,7 @@ class Leavers:
     farewells: frozenset[Tombstone] = frozenset()
     """The tombstones that live members show of themselves."""
     to_drop: frozenset[Tombstone] = frozenset()
+    returned: frozenset[Tombstone] = frozenset()
     due_s: float | None = None
 
     def takes(self, member: ClusterUID, membership: str) -> bool:
@@ -186,6 +190,7 @@ def leavers(known: MembershipFacts) -> Leavers:
         },
         to_keep=_to_keep(known, valid),
         to_drop=frozenset(stone for stone in known.here if not _may_stay(known, stone)),
+        returned=frozenset(stone for stone in known.here if _is_back_since(known, stone)),
         due_s=min((wait_s for wait_s in waits_s.values() if wait_s is not None and wait_s > 0), default=None),
     )
 
@@ -240,6 +245,11 @@ def _is_withdrawn(known: MembershipFacts, stone: Tombstone) -> bool:
     return (is_taken_back and _covers(known, stone)) or any(
         member == stone.member and stone.covers(uid) for member, uid in found
     )
+
+
+def _is_back_since(known: MembershipFacts, stone: Tombstone) -> bool:
+    """Report whether a later membership than that of a tombstone is here: without its Cluster it has not left."""
+    return any(uid and not known.covers(stone, uid) for uid in known.memberships.get(stone.member, ()))
 
 
 def _covers(known: MembershipFacts, stone: Tombstone) -> bool:
@@ -309,7 +319,9 @@ def _wait_s(known: MembershipFacts, member: ClusterUID, stones: set[Tombstone]) 
     here = known.memberships.get(member, frozenset())
     if member in known.alive:
         return _wait_for_live_s(known, member, stones)
-    if not here:  # only credentials are left, which no Cluster names
+    if not here:  # what is left are credentials that no Cluster names, and containers that are not empty
+        if stones <= known.returned:
+            return None
         was_another = any(not any(known.covers(stone, uid) for stone in stones) for uid in known.met.get(member, ()))
         counts = known.trusts_after_s or any(_counts_at_once(known, stone) for stone in stones)
         return 0.0 if counts and not was_another else None

@@ -313,7 +313,8 @@ class Member:
     """One cluster, and the daemon in it while that runs; sometimes a second one.
 
     `starts` counts the daemons that there were; `options` are what the next one is given beside its names. With
-    `has_pods` they know of each other by their Pods, and with `holds_leases` each has a Lease.
+    `has_pods` they know of each other by their Pods, and with `holds_leases` each has a Lease. `had_two` means that
+    there was ever a second one.
     """
 
     def __init__(
@@ -323,7 +324,7 @@ class Member:
         self._group = group
         self.starts = 0
         self.options: dict[str, str] = {}
-        self.has_pods = self.holds_leases = False
+        self.has_pods = self.holds_leases = self.had_two = False
         self.first = Replica(self, group)
         self._second: Replica | None = None
         self.install(chance, uid=uid, begins=begins)
@@ -401,6 +402,7 @@ class Member:
     def start_second(self, **options: str) -> Replica:
         """Start a second daemon in a Pod of its own, with options of its own."""
         assert not self.has_two
+        self.had_two = True
         pod = next(name for name in _PODS if name != self.first.pod)
         if self.find("Pod", pod, namespace=NAMESPACE) is not None:
             self.delete("Pod", pod, namespace=NAMESPACE)  # a killed one; this one has options of its own

@@ -86,6 +86,23 @@ def shared_namespace(chance: random.Random, names: str) -> list[Step]:
     ]
 
 
+def late_copies(chance: random.Random, names: str) -> list[Step]:
+    """Let copies come into copied Namespaces, one into each, while these are looked into and go."""
+    here, owner, third = _three(chance, names)
+    value, spaces = f"v{chance.randrange(10**6)}", [f"late-{number}" for number in range(8)]
+    places = [("Namespace", "", name) for name in spaces]
+    return [
+        Step(0.0, "rules", here, ("namespaces-1", ("Namespace", "plain", "labels", "Delete", "stays"))),
+        Step(0.0, "rules", here, ("configmaps-1", ("ConfigMap", "plain", "labels", "Delete", "stays"))),
+        *[Step(0.0, "puts", owner, (place, value, "sync")) for place in places],
+        *[Step(0.0, "makes namespace", third, (name,)) for name in spaces],
+        Step(70.0, "puts", owner, (("ConfigMap", "default", "x"), value, "sync")),
+        *[Step(0.0, "drops", owner, (place,)) for place in places],
+        Step(chance.uniform(0.3, 0.4), "puts", third, (("ConfigMap", spaces[0], "x"), value, "sync")),
+        *[Step(0.1, "puts", third, (("ConfigMap", name, "x"), value, "sync")) for name in spaces[1:]],
+    ]
+
+
 def _carried_credentials(chance: random.Random, names: str) -> list[Step]:
     """A token is revoked, and the new one carried to one other member, which relays it."""
     here, _, owner = _three(chance, names)
@@ -496,5 +513,5 @@ def _refused(chance: random.Random, names: str) -> list[Step]:
 SCENES: Sequence[Callable[[random.Random, str], list[Step]]] = (
     _unheard_while_silent, _forged_relay, _left_and_relayed, shared_namespace, _carried_credentials, _rivals,
     _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything, comes_and_goes, _reinstalled,
-    _another_kind, _altered_rule, moved_in_vain, _restored, _misplaced_name, _refused,
+    _another_kind, _altered_rule, moved_in_vain, _restored, _misplaced_name, _refused, late_copies,
 )  # fmt: skip

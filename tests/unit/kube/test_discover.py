@@ -77,8 +77,9 @@ async def test_what_is_down_is_left_out_and_said_and_looked_for_in_the_other_ver
     served = await discovery.list_writable()
     assert not served.is_whole
     assert [kind for kind, _ in served.kinds] == [SECRET, GVK("g", "v1", "Both")]
-    parts = [part and [kind for kind, _ in part] async for part in discovery.list_deletable()]
-    assert parts == [[SECRET], None, [GVK("g", "v1", "Both")]]
+    parts = [part async for part in discovery.list_deletable()]
+    assert [[kind for kind, _ in part.kinds] for part in parts] == [[SECRET], [], [GVK("g", "v1", "Both")]]
+    assert [(part.api_version, part.error is None) for part in parts] == [("v1", True), ("g/v2", False), ("g/v1", True)]
 
 
 async def test_a_group_without_a_preferred_version_is_read_in_the_order_of_the_server() -> None:

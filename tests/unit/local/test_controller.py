@@ -26,7 +26,7 @@ from registry_controller.api.deleted_rules import (
 from registry_controller.api.feature import read_feature
 from registry_controller.api.formats import FORMATS, write_daemon_version
 from registry_controller.api.meta import ClusterUID
-from registry_controller.api.tombstone import Tombstone, read_tombstone, tombstone_manifest
+from registry_controller.api.tombstone import Tombstone, has_returned, read_tombstone, tombstone_manifest
 from registry_controller.local import client, reader_token
 from registry_controller.local.controller import LocalController
 from registry_controller.local.manifests import SERVICE_ACCOUNT, TOKEN_SECRET_TYPE
@@ -44,6 +44,7 @@ class Tombstones:
 
     wanted: list[Tombstone] = field(default_factory=list)
     unwanted: list[meta.Manifest] = field(default_factory=list)
+    returned: list[meta.Manifest] = field(default_factory=list)
     further: dict[str, str] = field(default_factory=dict)
     is_farewell_lost: bool = False
 
@@ -58,6 +59,9 @@ class Tombstones:
 
     def is_farewell(self, stone: Tombstone) -> bool:
         return stone.member == stone.reported_by
+
+    def list_returned(self) -> list[meta.Manifest]:
+        return self.returned
 
     def list_unwanted(self) -> list[meta.Manifest]:
         return self.unwanted
@@ -550,6 +554,13 @@ async def test_tombstones_are_kept_and_dropped_as_they_should_be(server: FakeSer
     assert read_tombstone(read_feature(stored)) == stone
     assert meta.labels_of(stored)[f"{meta.LEFT}added"] == "yes"
     assert await home.reconcile() == ""  # it is there already, and was not heard yet
+    tombstones.wanted, tombstones.returned = [], [stored]
+    assert await home.reconcile() == ""
+    noted = server.find(meta.FEATURES, stone.name)
+    assert noted is not None
+    assert has_returned(noted)
+    assert read_tombstone(read_feature(noted)) == stone
+    stored, tombstones.returned = noted, []
     tombstones.wanted, tombstones.unwanted = [], [stored]
     assert await home.reconcile() == ""
     assert server.find(meta.FEATURES, stone.name) is None

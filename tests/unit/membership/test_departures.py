@@ -12,7 +12,7 @@ from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.cache.members import cluster_target
 from registry_controller.core.decision.decision import Apply, Hold, Reason, Skip
 from registry_controller.core.decision.marks import Marks
-from registry_controller.core.decision.state import Content, MembershipState
+from registry_controller.core.decision.state import MembershipState
 from registry_controller.membership.departures import Departures
 
 B, C = ClusterUID("id-b"), ClusterUID("id-c")
@@ -57,7 +57,6 @@ def make(
     presence: dict[ClusterUID, bool] | None = None,
     deletes: bool = True,
     is_barred: bool = False,
-    content: Content | None = None,
 ) -> tuple[Departures, Observer]:
     by_kind = {(cache.kind.group, cache.kind.kind): cache for cache in caches}
     copies: Any = SimpleNamespace(all_caches=lambda: caches, cache_of=lambda group, kind: by_kind.get((group, kind)))
@@ -67,9 +66,7 @@ def make(
     )
     observer = Observer()
     absences: Any = SimpleNamespace(is_present=(presence or {}).get)
-    return Departures(
-        copies=copies, absences=absences, rule_states=states, observer=observer, content_of=lambda _: content
-    ), observer
+    return Departures(copies=copies, absences=absences, rule_states=states, observer=observer), observer
 
 
 ONE = ObjectKey("default", "one")
@@ -85,6 +82,7 @@ ONE = ObjectKey("default", "one")
         (Cache(MAP, {ONE: copy(deleting=True)}), {}, False),
         (Cache(MAP, {ONE: copy()}), {"deletes": False}, False),
         (Cache(MAP, {ONE: copy()}), {"is_barred": True}, False),
+        (Cache(NAMESPACES, {ObjectKey("", "one"): copy()}), {}, False),
         (Cache(meta.CLUSTER, {ObjectKey("", "b"): copy()}), {}, False),
     ],
     ids=[
@@ -95,6 +93,7 @@ ONE = ObjectKey("default", "one")
         "being deleted already",
         "its rule keeps it",
         "its rule may not change it",
+        "a container goes once it is empty, and needs no Cluster for that",
         "the Cluster itself goes last",
     ],
 )
@@ -102,33 +101,6 @@ def test_o6_which_copies_are_removed_before_the_cluster(
     cache: Cache, options: dict[str, bool], is_behind: bool
 ) -> None:
     made, _ = make(cache, **options)
-    assert made.leaves_behind(B) == is_behind
-
-
-SPACES = Cache(NAMESPACES, {ObjectKey("", "one"): copy()})
-OF_B = Content("ConfigMap default/one", COPY, B)
-
-
-@pytest.mark.parametrize(
-    ("caches", "content", "is_behind"),
-    [
-        ([], None, True),
-        ([], Content("list pods: is forbidden"), False),
-        ([Cache(MAP, {})], Content("ConfigMap default/one", COPY), False),
-        ([Cache(MAP, {ONE: copy(C)})], Content("ConfigMap default/one", COPY, C), False),
-        ([Cache(MAP, {ONE: copy(frozen=True)})], OF_B, False),
-        ([], OF_B, False),
-        ([Cache(MAP, {})], OF_B, True),
-    ],
-    ids=[
-        "before the look", "nobody may look", "a native object lives in it", "a copy of another member",
-        "a copy of the member that stays", "a copy of a kind that is not watched", "a copy that is gone by now",
-    ],
-)  # fmt: skip
-def test_o6_a_namespace_is_waited_for_unless_something_stays_in_it(
-    caches: list[Cache], content: Content | None, is_behind: bool
-) -> None:
-    made, _ = make(SPACES, *caches, content=content)
     assert made.leaves_behind(B) == is_behind
 
 

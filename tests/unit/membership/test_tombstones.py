@@ -16,7 +16,7 @@ from registry_controller.api import meta
 from registry_controller.api.feature import read_feature
 from registry_controller.api.meta import ClusterUID
 from registry_controller.api.provenance import Provenance, encode
-from registry_controller.api.tombstone import Tombstone, tombstone_manifest
+from registry_controller.api.tombstone import Tombstone, tombstone_manifest, with_return
 from registry_controller.cache.crds import Definition, DefinitionRead
 from registry_controller.cache.members import cluster_target
 from registry_controller.cache.registry import Registry
@@ -214,6 +214,37 @@ def test_o6_a_tombstone_expires_a_month_after_its_last_day_if_a_member_agrees_ab
             await asyncio.sleep(3700)
         assert stage.tracker.now.gone == frozenset()
         assert [meta.metadata_of(manifest)["name"] for manifest in stage.tracker.list_unwanted()] == [found.name]
+
+    play(scenario)
+
+
+def test_o6_it_is_noted_in_a_tombstone_that_its_member_is_back() -> None:
+    """Without its Cluster it has not left again; also after a restart, which has met no membership."""
+
+    async def scenario(stage: Stage) -> None:
+        found = stone()
+        stage.set_stone(found)
+        stage.tracker.update()
+        assert stage.tracker.now.gone == {B}
+        assert list(stage.tracker.list_returned()) == []
+        stage.set_cluster("b", membership="later")
+        stage.tracker.update()
+        (manifest,) = stage.tracker.list_returned()
+        stage.writes = False
+        assert list(stage.tracker.list_returned()) == []
+        stage.writes = True
+        restarted = Stage()
+        restarted.apply("clusterfeatures", with_return(manifest))
+        restarted.tracker.update()
+        assert restarted.tracker.now.gone == frozenset()
+        restarted.set_cluster("b", membership="later")
+        restarted.tracker.update()
+        assert list(restarted.tracker.list_returned()) == []
+        later = stone(membership="later")
+        restarted.set_stone(later)
+        restarted.apply("clusters", cluster_manifest("b"), "DELETED")
+        restarted.tracker.update()
+        assert restarted.tracker.now.gone == {B}
 
     play(scenario)
 

@@ -75,7 +75,13 @@ class Refusing:
 async def create_namespace(_: Path) -> str:
     server: Any = Refusing()
     writer = CopyWriter(
-        reader=server, client=server, discovery=server, bodies=server, digest_key=b"", on_stored=lambda *_: None
+        reader=server,
+        client=server,
+        discovery=server,
+        bodies=server,
+        digest_key=b"",
+        on_stored=lambda *_: None,
+        containers=server,
     )
     return await message_of(writer.create_namespace("team"))
 

@@ -31,6 +31,7 @@ from registry_controller.sync.desired_copy import DesiredCopy, Update
 from registry_controller.sync.made_once import MadeOnce
 from registry_controller.sync.pace import AT_ONCE as CHANGES_AT_ONCE
 from registry_controller.sync.pace import OPEN_S
+from registry_controller.sync.replaced_copies import ReplacedCopies
 from registry_controller.watch.body_cache import BodyCache
 from tests.sim.cluster.loop import run
 
@@ -71,6 +72,7 @@ class Bench:
             writer=writer,
             metrics=self.metrics,
             made_once=MadeOnce(),
+            replaced=ReplacedCopies(),
             recreated=self._recreated,
             put_back=self._put_back,
             lost=self.lost.append,

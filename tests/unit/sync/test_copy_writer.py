@@ -22,8 +22,10 @@ from registry_controller.api.errors import (
 from registry_controller.api.meta import GVK, GVR, ObjectKey, Target
 from registry_controller.core.decision.marks import NATIVE
 from registry_controller.core.diff.remainder import NOTHING_REMAINS
+from registry_controller.sync.container_copies import ContainerCopies
 from registry_controller.sync.copy_writer import CopyWriter
 from registry_controller.sync.desired_copy import DesiredCopy
+from registry_controller.sync.replaced_copies import ReplacedCopies
 from registry_controller.watch.body_cache import BodyCache
 
 
@@ -39,6 +41,11 @@ class Servings:
         raise AssertionError("nothing is written")
 
 
+def no_containers() -> ContainerCopies:
+    copies: Any = SimpleNamespace(all_held=lambda: ())
+    return ContainerCopies(copies=copies, replaced=ReplacedCopies())
+
+
 async def test_a_copy_that_overrides_nested_too_deeply_is_an_error_of_that_object() -> None:
     """W1: and not the end of the daemon."""
     nested: Any = "x"
@@ -47,7 +54,7 @@ async def test_a_copy_that_overrides_nested_too_deeply_is_an_error_of_that_objec
     servings: Any = Servings()
     hand = CopyWriter(
         reader=servings, client=servings, discovery=servings, bodies=BodyCache(), digest_key=b"k",
-        on_stored=lambda target, sent, stored: None,
+        on_stored=lambda target, sent, stored: None, containers=no_containers(),
     )  # fmt: skip
     kind = GVK("test.example.com", "v1", "Widget")
     wanted = DesiredCopy(Target("test.example.com", "Widget", "default", "a"), kind, {"spec": nested}, b"", NATIVE)
@@ -73,7 +80,7 @@ async def test_a_deletion_names_the_copy_that_was_judged_and_one_that_is_gone_is
     servings: Any = Deletions()
     writer = CopyWriter(
         reader=servings, client=servings, discovery=servings, bodies=BodyCache(), digest_key=b"k",
-        on_stored=lambda target, sent, stored: None,
+        on_stored=lambda target, sent, stored: None, containers=no_containers(),
     )  # fmt: skip
     kind = GVK("test.example.com", "v1", "Widget")
     for _ in range(2):
@@ -125,7 +132,7 @@ async def test_what_shows_that_a_copy_cannot_be_made_anew(error: RegistryError |
     servings: Any = Refusals(error)
     writer = CopyWriter(
         reader=servings, client=servings, discovery=servings, bodies=BodyCache(), digest_key=b"k",
-        on_stored=lambda target, sent, stored: None,
+        on_stored=lambda target, sent, stored: None, containers=no_containers(),
     )  # fmt: skip
     kind, manifest = GVK("test.example.com", "v1", "Widget"), {"metadata": {"name": "a"}, "spec": {"size": 1}}
     wanted = DesiredCopy(Target("test.example.com", "Widget", "default", "a"), kind, manifest, b"", NATIVE)
@@ -178,7 +185,7 @@ async def test_a_copy_in_which_something_is_left_is_read_before_it_is_replaced(i
     server: Any = Stored(found)
     writer = CopyWriter(
         reader=server, client=server, discovery=server, bodies=BodyCache(), digest_key=b"k",
-        on_stored=lambda target, sent, stored: None,
+        on_stored=lambda target, sent, stored: None, containers=no_containers(),
     )  # fmt: skip
     manifest = {**found, "metadata": {"name": "a", "namespace": "default"}, "spec": {"new": 1}}
     kind, left = GVK("test.example.com", "v1", "Widget"), (("spec", "replicas"),) if is_left else ()

@@ -77,16 +77,19 @@ class Bench:
         self.lets_go = True
         self.failure: Exception | None = None
         self.content: Content | None = None
+        self.known: Content | None = None
         self.is_connected = True
         self.is_going = False
         states: Any = self
         content: Any = self
+        containers: Any = SimpleNamespace(find=lambda _: self.known, forget=lambda _: None)
         departures: Any = SimpleNamespace(
             record_decision=lambda decision, state: self.log.append(f"heard {decision.reason.value}")
         )
         self.reconciler = Reconciler(
             states=states,
             content=content,
+            containers=containers,
             connection=self.connection,
             departures=departures,
             evaluations=EvaluationLimiter(),
@@ -296,6 +299,31 @@ async def test_a_container_is_looked_into_after_its_owner_was_asked(content: Con
         assert "withdrawn" in bench.log
     else:
         assert decision == Delete("here", 9, Reason.SOURCE_DELETED, OWNER)
+
+
+async def test_a_copy_that_is_known_in_a_container_keeps_it_unread() -> None:
+    """O1: while its kind is not served, too; and nothing counts as a deletion for the limit."""
+    target = Target("", "Namespace", "", "team")
+    bench = Bench(absent(target, current=copy_of(target)._replace(may_hold_content=True)))
+    bench.known = Content("ConfigMap team/one")
+    decision, error = await bench.reconcile()
+    assert (decision, error) == (Hold(Reason.CONTENT_REMAINS, OWNER), None)
+    assert "looked into team" not in bench.log
+    assert "forgot team" not in bench.log
+    assert "withdrawn" in bench.log
+
+
+async def test_a_copy_that_comes_while_a_container_is_looked_into_keeps_it() -> None:
+    """O1: the state has changed since the question, and is decided again."""
+    target = Target("", "Namespace", "", "team")
+    bench = Bench(absent(target, current=copy_of(target)._replace(may_hold_content=True)))
+
+    def come() -> None:
+        bench.known = Content("ConfigMap team/one")
+
+    bench.meanwhile = come
+    _, error = await bench.reconcile()
+    assert type(error) is Conflict
 
 
 async def test_what_was_seen_in_a_container_is_forgotten_while_it_is_not_to_go() -> None:

@@ -14,6 +14,7 @@ from registry_controller.api.errors import Forbidden, NotFound, ServerError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
 from registry_controller.core.decision.state import Content
+from registry_controller.report.reasons import Unlisted, describe_unlisted
 from registry_controller.sync.remaining_content import ContentFinder
 from tests.original_marks import last_applied
 
@@ -30,7 +31,9 @@ OF_ANOTHER = {
 }
 MADE_FROM_IT = OF_ANOTHER | {"ownerReferences": [{"kind": "Deployment", "name": "y", "controller": True}]}
 AT_HOME = {"annotations": {meta.OWNER: "here", meta.GO_LAST_APPLIED: NAMED}}
-PASSED_ON = {"labels": {meta.OWNER: OWNER}}
+LABELLED = {"labels": {meta.OWNER: OWNER}}
+LATER = {"annotations": {meta.OWNER: OWNER, meta.PROVENANCE: json.dumps({"format": 99})}}
+CONTROLLED = {"ownerReferences": [{"kind": "Deployment", "name": "y", "controller": True}]}
 CONTROLLER = {"labels": {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}}
 SLICE_LABEL = "endpointslice.kubernetes.io/managed-by"
 
@@ -47,6 +50,7 @@ class Server:
         self.turns = asyncio.Semaphore(1)
         self.failure: Exception | None = None
         self.list_failure: Exception | None = None
+        self.refused = ""
         self.definition: dict[str, Any] = {}
         self.requests = list[str]()
         self.metadata = metadata
@@ -79,11 +83,16 @@ class Server:
         info = {"name": "x", "namespace": "space", **(self.metadata or {})}
         return {"apiVersion": self.kind.api_version, "kind": self.kind.kind, "metadata": info}
 
+    def of_metadata(self) -> Server:
+        return self
+
     async def list_page(
         self, gvr: GVR, selection: Selection, *, query: Mapping[str, str], limit_bytes: int = 0, timeout_s: float = 60.0
     ) -> bytes:
         self.requests.append(f"list {gvr.resource}")
         items: list[Any] = []
+        if gvr.resource == self.refused:
+            raise Forbidden(f"list {gvr.resource}: is forbidden")
         failure = self.failure or self.list_failure
         if gvr.resource != "configmaps" and failure is not None:
             raise failure
@@ -93,8 +102,12 @@ class Server:
         return json.dumps({"metadata": {"resourceVersion": "7"}, "items": items}).encode()
 
 
+def _finder(server: Any) -> ContentFinder:
+    return ContentFinder(server, cluster=HERE, note_kind=lambda *_: None)
+
+
 async def _holds(server: Any, target: Target = SPACE) -> bool:
-    return await ContentFinder(server, cluster=HERE).find(target) is not None
+    return await _finder(server).find(target) is not None
 
 
 ENDPOINTS, SLICE = GVK("", "v1", "Endpoints"), GVK("discovery.k8s.io", "v1", "EndpointSlice")
@@ -107,9 +120,11 @@ ENDPOINTS, SLICE = GVK("", "v1", "Endpoints"), GVK("discovery.k8s.io", "v1", "En
         (GVK("sim.example", "v1", "Widget"), COPIED, True),
         (GVK("sim.example", "v1", "Widget"), UNPROVEN, True),
         (GVK("sim.example", "v1", "Widget"), OF_ANOTHER, True),
-        (GVK("sim.example", "v1", "Widget"), MADE_FROM_IT, False),
+        (GVK("sim.example", "v1", "Widget"), MADE_FROM_IT, True),
+        (GVK("sim.example", "v1", "Widget"), LATER | CONTROLLED, True),
+        (GVK("sim.example", "v1", "Widget"), UNPROVEN | CONTROLLED, True),
         (GVK("sim.example", "v1", "Widget"), AT_HOME, True),
-        (GVK("sim.example", "v1", "Widget"), PASSED_ON, True),
+        (GVK("sim.example", "v1", "Widget"), LABELLED, True),
         (GVK("sim.example", "v1", "Widget"), CONTROLLER, True),
         (GVK("", "v1", "Event"), {}, False),
         (GVK("", "v1", "Event"), COPIED, True),
@@ -117,21 +132,24 @@ ENDPOINTS, SLICE = GVK("", "v1", "Endpoints"), GVK("discovery.k8s.io", "v1", "En
         (GVK("sim.example", "v1", "Event"), {}, True),
         (GVK("coordination.k8s.io", "v1", "Lease"), {}, False),
         (GVK("coordination.k8s.io", "v1", "Lease"), COPIED, True),
+        (GVK("coordination.k8s.io", "v1", "Lease"), LATER, True),
+        (GVK("coordination.k8s.io", "v1", "Lease"), UNPROVEN, True),
+        (GVK("coordination.k8s.io", "v1", "Lease"), AT_HOME, False),
         (GVK("sim.example", "v1", "Lease"), {}, True),
         (GVK("", "v1", "ServiceAccount"), {"name": "default"}, False),
+        (GVK("", "v1", "ServiceAccount"), LATER | {"name": "default"}, True),
         (GVK("", "v1", "ServiceAccount"), {"name": "other"}, True),
         (GVK("sim.example", "v1", "ServiceAccount"), {"name": "default"}, True),
         (ENDPOINTS, {}, True),
         (ENDPOINTS, {"labels": {"endpoints.kubernetes.io/managed-by": "hand"}}, True),
-        (ENDPOINTS, CONTROLLER, False),
-        (ENDPOINTS, PASSED_ON, False),
+        (ENDPOINTS, CONTROLLER, True),
+        (ENDPOINTS, LABELLED, True),
         (ENDPOINTS, COPIED, True),
         (ENDPOINTS._replace(group="sim.example"), CONTROLLER, True),
         (SLICE, {}, True),
         (SLICE, {"labels": {SLICE_LABEL: "staff"}}, True),
-        (SLICE, {"labels": {SLICE_LABEL: "endpointslice-controller.k8s.io"}}, False),
-        (SLICE, {"labels": {SLICE_LABEL: "endpointslicemirroring-controller.k8s.io"}}, False),
-        (SLICE, PASSED_ON, False),
+        (SLICE, {"labels": {SLICE_LABEL: "endpointslice-controller.k8s.io"}}, True),
+        (SLICE, LABELLED, True),
     ],
 )
 async def test_what_lives_somewhere_is_told_from_what_kubernetes_makes(
@@ -144,41 +162,67 @@ async def test_what_lives_somewhere_is_told_from_what_kubernetes_makes(
     ("failure", "told"),
     [
         (Forbidden("list widgets: is forbidden"), f"grant it with a ClusterRole labelled {meta.CONTROLLER_AGGREGATED}"),
-        (ServerError("is down"), "Widget: is down"),
+        (ServerError("is down"), "widgets.sim.example: is down"),
+        (NotFound("not found"), "widgets.sim.example: not found"),
     ],
 )
 async def test_what_cannot_be_listed_is_told_with_what_to_do(failure: Exception, told: str) -> None:
-    """S3."""
+    """R2, S3: a kind that was served a moment ago, and is not found, may have objects."""
     server = Server(GVK("sim.example", "v1", "Widget"), None)
     server.list_failure = failure
-    found = await ContentFinder(server, cluster=HERE).find(SPACE)
+    found = await _finder(server).find(SPACE)
     assert found is not None
     assert told in found.text
 
 
+async def test_an_api_version_that_does_not_answer_is_named() -> None:
+    """S3."""
+    server = Server(GVK("metrics.example", "v1", "Widget"), None)
+    server.failure = ServerError("is down")
+    found = await _finder(server).find(SPACE)
+    assert found is not None
+    assert found.text == "metrics.example/v1: is down"
+
+
+def test_everything_that_has_to_be_granted_is_named_at_once() -> None:
+    """S3."""
+    names = [f"kind{number:02}.example.com" for number in range(22)]
+    down = [Unlisted(name, ServerError("is down")) for name in ("v1", "v2", "v3")]
+    told = describe_unlisted([down[0], *(Unlisted(name, Forbidden("may not")) for name in names), *down[1:]])
+    assert ", ".join(names[:20]) in told
+    assert "kind19.example.com and 2 more kinds here; grant it" in told
+    assert told.endswith("; v1: is down, and 2 more do not answer")
+    assert "narrowSecrets" not in told
+    assert "narrowSecrets" in describe_unlisted([Unlisted("secrets", Forbidden("may not"))])
+
+
+async def test_an_object_is_named_before_what_cannot_be_listed() -> None:
+    """S3: ConfigMaps come first, and may not be listed."""
+    server = Server(GVK("sim.example", "v1", "Widget"), {})
+    server.refused = "configmaps"
+    found = await _finder(server).find(SPACE)
+    assert found == Content("Widget space/x lives in it", WIDGET)
+    server.metadata = None
+    found = await _finder(server).find(SPACE)
+    assert found is not None
+    assert found.text.startswith("cannot list configmaps here; grant it")
+
+
 async def test_a_later_look_is_one_request_while_the_answer_is_the_same() -> None:
     server = Server(GVK("sim.example", "v1", "Widget"), {})
-    finder = ContentFinder(server, cluster=HERE)
+    finder = _finder(server)
     found = await finder.find(SPACE)
-    assert found is not None
-    assert (found.text, found.target, found.owner) == ("Widget space/x", WIDGET, None)
-    for metadata, owner in (({}, None), (COPIED, OWNER)):
-        server.requests, server.metadata = [], metadata
-        assert await finder.find(SPACE) == finder.known(SPACE) == Content("Widget space/x", WIDGET, owner)
-        assert server.requests == ["get widgets space/x"]
-    server.requests, server.metadata = [], MADE_FROM_IT
-    assert await finder.find(SPACE) is None
-    assert "list widgets" in server.requests
-    server.metadata, server.list_failure = {}, Forbidden("list widgets: is forbidden")
-    told = await finder.find(SPACE)
+    assert found == Content("Widget space/x lives in it", WIDGET)
     server.requests = []
-    assert await finder.find(SPACE) == told
-    assert server.requests == ["list widgets"]
+    assert await finder.find(SPACE) == found
+    assert server.requests == ["get widgets space/x"]
     finder.forget(SPACE)
-    assert finder.known(SPACE) is None
-    server.requests, server.metadata, server.list_failure = [], None, None
-    assert await finder.find(SPACE) is None
+    server.requests = []
+    assert await finder.find(SPACE) == found
     assert {"list configmaps", "list widgets"} <= {*server.requests}
+    server.requests, server.metadata = [], None
+    assert await finder.find(SPACE) is None
+    assert {"get widgets space/x", "list configmaps", "list widgets"} <= {*server.requests}
 
 
 async def test_an_empty_namespace_is_empty() -> None:
