@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _ROLE: Final = GroupKind("rbac.authorization.k8s.io", "ClusterRole")
 _DEFINITION: Final = "CustomResourceDefinition"
 _PREFIX: Final = "cluster-registry-rule"
+_LIST_ALL: Final = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["list"]}
+"""The right to find out that nothing lives in a Namespace or CustomResourceDefinition."""
 
 
 class _Kinds(NamedTuple):
@@ -45,6 +47,9 @@ def rbac_command(*, options: GlobalOptions, files: Sequence[Path], name: str | N
     cluster write their copies. Their labels add them to the rights that the chart grants. Apply them in every cluster
     of the group.
 
+    For a rule that copies Namespaces or CustomResourceDefinitions with deletionPolicy Delete, the second one also lets
+    the daemon list all objects here, Secrets included. A warning reports that.
+
     With -f alone the command needs no cluster. A custom kind is then looked up among the CustomResourceDefinitions in
     the files; otherwise its resource is guessed, and a message reports that. With --context it is read from the
     cluster.
@@ -63,14 +68,16 @@ def rbac_command(*, options: GlobalOptions, files: Sequence[Path], name: str | N
         given = run_to_end(_ask_cluster(options.connection, given, has_files=bool(files)))
     rules = [rule for rule in given.rules if rule.name not in CORE_RULES]
     rights = list_needed_rights(rules)
+    policies = _find_container_policies(rules)
     prefix = name or (f"{_PREFIX}-{rules[0].name}" if files and len(rules) == 1 else f"{_PREFIX}s")
     resources = _name_resources({right.kind for right in (*rights.reader, *rights.controller)}, given.resources)
-    roles = [
-        build_role(f"{prefix}-reader", meta.READER_AGGREGATED, rights.reader, resources),
-        build_role(f"{prefix}-controller", meta.CONTROLLER_AGGREGATED, rights.controller, resources),
-    ]
+    reader = build_role(f"{prefix}-reader", meta.READER_AGGREGATED, rights.reader, resources)
+    controller = build_role(f"{prefix}-controller", meta.CONTROLLER_AGGREGATED, rights.controller, resources)
+    if "Delete" in policies:
+        controller = {**controller, "rules": [*controller["rules"], _LIST_ALL]}
     _say_notes({right.kind for right in rights.controller})
-    _print_roles(options, roles)
+    _say_notes_on_containers(controller, policies)
+    _print_roles(options, [reader, controller])
 
 
 def build_role(
@@ -188,6 +195,36 @@ def _say_notes(kinds: Collection[GVK]) -> None:
         say(
             "note: the chart grants Secrets already, unless rbac.narrowSecrets is set; where it is set, these "
             "ClusterRoles end the narrowing"
+        )
+
+
+def _find_container_policies(rules: Iterable[SyncRule]) -> frozenset[str]:
+    """Return the deletion policies of the rules that copy Namespaces or CustomResourceDefinitions."""
+    from registry_controller.core.decision.state import CUSTOM_RESOURCE_DEFINITION, NAMESPACE  # noqa: PLC0415  late
+    from registry_controller.core.rules.needed_rights import WRITE, list_needed_rights  # noqa: PLC0415
+
+    containers = (NAMESPACE, CUSTOM_RESOURCE_DEFINITION)
+    return frozenset(
+        rule.deletion_policy
+        for rule in rules
+        for right in list_needed_rights([rule]).controller
+        if right.verbs == WRITE and GroupKind(right.kind.group, right.kind.kind) in containers
+    )
+
+
+def _say_notes_on_containers(controller: Manifest, policies: Collection[str]) -> None:
+    """Report the right to list all objects, and what happens without it."""
+    what = "a copied Namespace or CustomResourceDefinition"
+    if "Delete" in policies:
+        say(
+            f"warning: ClusterRole {meta.metadata_of(controller)['name']} lets the daemon list all objects of this "
+            f"cluster, Secrets included, for deletionPolicy Delete. It deletes {what} only when nothing lives in it. "
+            "Remove `list` of `*` to withhold that right: then such copies stay (ContentRemains)"
+        )
+    elif policies:
+        say(
+            f"note: {what} stays (ContentRemains) after the deletion of its source, unless the daemon may list all "
+            "objects in it; these ClusterRoles do not grant that, because no rule has deletionPolicy Delete"
         )
 
 

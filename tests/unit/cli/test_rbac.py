@@ -124,6 +124,53 @@ def test_rights_that_depend_on_more_than_the_rules_are_noted(kind: str, group: s
     assert said in ask("rbac", "-f", "-", stdin=made("a", kind, group)).stderr
 
 
+def with_spec(rule: str, **spec: object) -> str:
+    found = yaml.safe_load(rule)
+    found["spec"].update(spec)
+    return yaml.safe_dump(found)
+
+
+CONTAINERS = [("Namespace", ""), ("CustomResourceDefinition", "apiextensions.k8s.io")]
+LIST_ALL = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["list"]}
+
+
+@pytest.mark.parametrize(("kind", "group"), CONTAINERS)
+def test_a_rule_that_deletes_containers_lets_the_daemon_list_all_objects_with_a_warning(kind: str, group: str) -> None:
+    found = ask("rbac", "-f", "-", stdin=with_spec(made("a", kind, group), deletionPolicy="Delete"))
+    reader, controller = yaml.safe_load_all(found.stdout)
+    assert controller["rules"][1:] == [LIST_ALL]
+    assert LIST_ALL not in reader["rules"]
+    assert "warning: ClusterRole cluster-registry-rule-a-controller lets the daemon list all objects" in found.stderr
+    assert "Secrets included" in found.stderr
+    assert "such copies stay (ContentRemains)" in found.stderr
+
+
+@pytest.mark.parametrize(("kind", "group"), CONTAINERS)
+def test_a_rule_that_leaves_containers_is_noted_and_lists_nothing_more(kind: str, group: str) -> None:
+    found = ask("rbac", "-f", "-", stdin=made("a", kind, group))
+    assert all(LIST_ALL not in role["rules"] for role in yaml.safe_load_all(found.stdout))
+    assert "stays (ContentRemains) after the deletion of its source" in found.stderr
+    assert "warning: " not in found.stderr
+
+
+def test_objects_that_become_namespaces_need_the_list_and_a_rule_that_only_creates_namespaces_does_not() -> None:
+    rule = with_spec(made("a", "ConfigMap"), deletionPolicy="Delete", createNamespaces=True)
+    found = ask("rbac", "-f", "-", stdin=rule)
+    assert (found.exit_code, found.stderr) == (0, "")
+    assert all(LIST_ALL not in role["rules"] for role in yaml.safe_load_all(found.stdout))
+    entry = {"match": [{}], "mutations": {"groupVersionKind": {"kind": "Namespace"}}}
+    found = ask("rbac", "-f", "-", stdin=with_spec(rule, rules=[entry]))
+    assert LIST_ALL in list(yaml.safe_load_all(found.stdout))[1]["rules"]
+
+
+def test_one_of_several_rules_that_deletes_namespaces_is_enough(tmp_path: Path) -> None:
+    others = made("a", "Namespace"), with_spec(made("b", "Namespace"), deletionPolicy="Delete")
+    for objects in (others, others[::-1]):
+        found = ask_for(tmp_path / "all.yaml", *(f"\n{one}\n" for one in objects))
+        assert list(yaml.safe_load_all(found.stdout))[1]["rules"].count(LIST_ALL) == 1
+        assert "note: " not in found.stderr
+
+
 def test_a_rule_that_would_not_be_accepted_is_refused() -> None:
     found = ask("rbac", "-f", "-", stdin=made("a", "Secret").replace("match:", "matches:"))
     assert (found.exit_code, found.stdout) == (1, "")
