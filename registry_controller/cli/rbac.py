@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _ROLE: Final = GroupKind("rbac.authorization.k8s.io", "ClusterRole")
 _DEFINITION: Final = "CustomResourceDefinition"
 _PREFIX: Final = "cluster-registry-rule"
-_LIST_ALL: Final = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["list"]}
+LIST_ALL: Final = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["list"]}
 """The right to find out that nothing lives in a Namespace or CustomResourceDefinition."""
 
 
@@ -74,7 +74,7 @@ def rbac_command(*, options: GlobalOptions, files: Sequence[Path], name: str | N
     reader = build_role(f"{prefix}-reader", meta.READER_AGGREGATED, rights.reader, resources)
     controller = build_role(f"{prefix}-controller", meta.CONTROLLER_AGGREGATED, rights.controller, resources)
     if "Delete" in policies:
-        controller = {**controller, "rules": [*controller["rules"], _LIST_ALL]}
+        controller = {**controller, "rules": [*controller["rules"], LIST_ALL]}
     _say_notes({right.kind for right in rights.controller})
     _say_notes_on_containers(controller, policies)
     _print_roles(options, [reader, controller])
