@@ -10,14 +10,16 @@ import asyncio
 import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from registry_controller.admin.findings import FlagRemedies, Level, Problem, remedy
+from registry_controller.admin.group_status import read_group
 from registry_controller.admin.objects import key_of, message_of, state_of, with_id
 from registry_controller.admin.probe import OtherCA, ProbeTarget, build_target
 from registry_controller.admin.published import POLL_S, JoinIncomplete, Published, await_published, now_s
 from registry_controller.admin.remote_probe import View, Viewer, view_members
-from registry_controller.admin.sites import Site
+from registry_controller.admin.sites import Site, Sites
 from registry_controller.admin.swap import Action, Change, Membership, plan_swap, with_address
 from registry_controller.api import meta
 from registry_controller.api.cluster import Endpoint, State, read_cluster
@@ -38,6 +40,8 @@ _DIRECT_S: Final = 30.0
 """The wait for sync to bring the members to each other, before they swap directly."""
 _SETTLE_S: Final = 10.0
 """The wait for rights that Kubernetes aggregates, and for a token that API servers do not know yet."""
+_SHOWN_S: Final = 15.0
+"""The wait for Leases: a daemon writes its Lease within 5 s after a change."""
 _CONTINUE: Final = "; run the same command again to continue"
 
 
@@ -127,7 +131,9 @@ class JoinCommand:
             members = await self._await_addresses()
         for change in plan_swap(await self._read_memberships(members)):
             done += [change] if await self._write(change) else []
-        return [*done, *await self._await_synced(members)]
+        done += await self._await_synced(members)
+        await self._await_shown()
+        return done
 
     async def _await_published(self) -> Sequence[Published]:
         deadline = now_s() + self._wait_s
@@ -227,6 +233,24 @@ class JoinCommand:
                 for change in plan_swap(await self._read_memberships(members), direct=True):
                     done += [change] if await self._write(change) else []
             await asyncio.sleep(POLL_S)
+
+    async def _await_shown(self) -> None:
+        """Wait until the Leases, which `status` reads, show every member as Ready; that they do not is no failure."""
+        deadline, reported = now_s() + min(_SHOWN_S, self._wait_s), ""
+        while (words := await _find_not_shown(self._sites)) and now_s() < deadline:
+            if words != reported:
+                self._report(words)
+                reported = words
+            await asyncio.sleep(POLL_S)
+
+
+async def _find_not_shown(sites: Sequence[Site]) -> str:
+    """Return the first member that `status` would not show as Ready at another one; empty for none."""
+    status = await read_group(Sites(sites, {}), now=datetime.now(UTC))
+    joined = {site.cluster_id for site in sites}
+    late = (one for one in status.connections if one.member.cluster_id in joined and not one.is_well)
+    found = next(late, None)
+    return f"the Lease in {found.viewer.title} does not show {found.member.name} as Ready yet" if found else ""
 
 
 async def list_waits(members: Sequence[Published]) -> Sequence[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tarfile
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 from registry_controller.api import meta
+from registry_controller.api.daemon_lease import lease_manifest
+from registry_controller.api.daemon_report import DaemonReport, PeerReport
+from registry_controller.api.meta import ClusterUID
 from registry_controller.cli import program
 from registry_controller.cli.events import EVENTS
 from tests.unit.admin.api_server import NAMESPACE, ApiServer, running
@@ -158,6 +161,52 @@ async def test_a_join_that_waits_names_the_member_that_lacks_the_other_one(tmp_p
     assert found.exit_code == 1
     assert "a does not read b yet: b does not find cluster a Ready" in found.stderr
     assert "b does not read a yet: https://a refuses connections" in found.stderr
+
+
+def bring_in_step(world: World) -> None:
+    """Store in each cluster that it reads the other one, and is in step with it."""
+    for one, other in ((world.a, "b"), (world.b, "a")):
+        one.find(meta.CLUSTERS, other)["status"]["conditions"] = [{"type": "ClustersSynced", "status": "True"}]
+
+
+def shown_lease(world: World, *, state: str) -> dict[str, Any]:
+    """Return the Lease of the daemon of a, which finds b in this state."""
+    peers = (PeerReport("a", ClusterUID(world.a.cluster_id), "Ready", is_local=True),)
+    peers += (PeerReport("b", ClusterUID(world.b.cluster_id), state),)
+    report = DaemonReport("0.9.1", "2026-01-01T00:00:00Z", "a", ClusterUID(world.a.cluster_id), peers=peers)
+    return dict(lease_manifest(report, namespace=NAMESPACE, holder="pod", now=datetime.now(UTC)))
+
+
+async def test_a_join_waits_until_the_lease_shows_the_member(tmp_path: Path) -> None:
+    world = World()
+    async with running(world.a, world.b):
+        world.fill()
+        bring_in_step(world)
+        world.a.put(meta.LEASES, shown_lease(world, state="Failed"))
+        config = write_config(tmp_path, world.a, world.b)
+        async with asyncio.TaskGroup() as tasks:
+            join = tasks.create_task(run(config, "join", *BOTH, "--skip-checks"))
+            await asyncio.sleep(2)
+            assert not join.done()
+            world.a.put(meta.LEASES, shown_lease(world, state="Ready"))
+        found = join.result()
+    assert found.exit_code == 0, found.stderr
+    assert found.stderr.splitlines() == [
+        "the Lease in a does not show b as Ready yet",
+        "2 members are in step",
+    ]
+
+
+async def test_a_join_ends_well_where_the_lease_does_not_show_the_member_in_time(tmp_path: Path) -> None:
+    world = World()
+    async with running(world.a, world.b):
+        world.fill()
+        bring_in_step(world)
+        world.a.put(meta.LEASES, shown_lease(world, state="Failed"))
+        config = write_config(tmp_path, world.a, world.b)
+        found = await run(config, "join", *BOTH, "--skip-checks", "--wait", "1s")
+    assert (found.exit_code, found.stdout) == (0, "nothing to change\n")
+    assert "does not show b as Ready yet" in found.stderr
 
 
 async def test_a_check_without_a_pod_names_both_causes(tmp_path: Path) -> None:
