@@ -159,6 +159,11 @@ def describe_content(found: Target) -> str:
     return f"{found.kind} {found.key} lives in it"
 
 
+def describe_coming(copy: Target) -> str:
+    """Return which copy may come into a Namespace, or be made of the kind of a definition."""
+    return f"{copy.kind} {copy.key} is being created in it"
+
+
 def describe_unlisted(unlisted: Sequence[Unlisted]) -> str:
     """Return of which kinds objects may live in a Namespace, and what to do: all those that may not be listed first."""
     forbidden = [one.name for one in unlisted if isinstance(one.error, Forbidden)]

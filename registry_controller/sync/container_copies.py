@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -17,7 +16,7 @@ from registry_controller.api.errors import Conflict, ServerError, Unreachable
 from registry_controller.api.meta import GVR, GroupKind, Target
 from registry_controller.cache.copy_index import CopyIndex
 from registry_controller.core.decision.state import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, Content
-from registry_controller.report.reasons import describe_content
+from registry_controller.report.reasons import describe_coming, describe_content
 from registry_controller.sync.replaced_copies import ReplacedCopies
 
 _UNANSWERED_S: Final = 60.0
@@ -32,8 +31,8 @@ class ContainerCopies:
         self._replaced = replaced
         self._kinds: dict[Target, GroupKind] = {}
         self._found: dict[Target, Target] = {}
-        self._creating: Counter[Target] = Counter()
-        self._created_until_s: dict[Target, float] = {}
+        self._coming_until_s: dict[Target, dict[Target, float]] = {}
+        """By container the copies that are being created there, or were created without an answer."""
         self._deleting_until_s: dict[Target, float] = {}
 
     def note_kind(self, definition: Target, kind: GroupKind) -> None:
@@ -41,17 +40,25 @@ class ContainerCopies:
         self._kinds[definition] = kind
 
     def find(self, container: Target) -> Content | None:
-        """Return a copy that is known in a container; None for none, and for a definition whose kind is not noted."""
+        """Return a copy that is known in a container, or may come into it; None for none.
+
+        None also for a definition whose kind is not noted.
+        """
         found = self._found.pop(container, None)
         if found is None or not self._is_known(found):
             found = self._search(container)
-        if found is None:
+        if found is not None:
+            self._found[container] = found
+            return Content(describe_content(found), found)
+        coming = self._coming_until_s.get(container)
+        if coming is None:
             return None
-        self._found[container] = found
-        return Content(describe_content(found), found)
+        self._coming_until_s[container] = coming = _without_past(coming)
+        copy = next(iter(coming), None)
+        return Content(describe_coming(copy), copy) if copy is not None else None
 
     def forget(self, container: Target) -> None:
-        """Forget what was found and noted: the container is not to go."""
+        """Forget the copy and the kind of a container that is not to go."""
         self._found.pop(container, None)
         self._kinds.pop(container, None)
 
@@ -67,26 +74,22 @@ class ContainerCopies:
             if self._deleting_until_s and self._deleting_until_s.get(container, 0.0) > _now_s():
                 raise Conflict(f"{container} is being deleted; trying again")
         for container in containers:
-            self._creating[container] += 1
+            self._coming_until_s.setdefault(container, {})[copy] = math.inf
+        until_s = 0.0
         try:
             yield
         except (Unreachable, ServerError):
-            self._created_until_s = _without_past(self._created_until_s)
-            self._created_until_s |= dict.fromkeys(containers, _now_s() + _UNANSWERED_S)
+            until_s = _now_s() + _UNANSWERED_S
             raise
         finally:
             for container in containers:
-                self._creating[container] -= 1
-                if not self._creating[container]:
-                    del self._creating[container]
+                self._end_creation(container, copy, until_s=until_s)
 
     @contextlib.contextmanager
     def deleting(self, container: Target) -> Iterator[None]:
         """Delete a container; Conflict while a copy is known in it, or one may come into it by this daemon."""
         if (found := self.find(container)) is not None:
             raise Conflict(f"{container} is not deleted: {found.text}; trying again")
-        if self._creating[container] or self._created_until_s.get(container, 0.0) > _now_s():
-            raise Conflict(f"a copy is being created in {container}; trying again")
         self._deleting_until_s = _without_past(self._deleting_until_s) | {container: math.inf}
         until_s = 0.0
         try:
@@ -96,6 +99,15 @@ class ContainerCopies:
             raise
         finally:
             self._deleting_until_s[container] = until_s
+
+    def _end_creation(self, container: Target, copy: Target, *, until_s: float) -> None:
+        """Note that a creation is over; it may still be carried out until `until_s`, 0 for one with an answer."""
+        coming = self._coming_until_s.setdefault(container, {})
+        coming[copy] = until_s
+        if not until_s:
+            del coming[copy]
+        if not coming:
+            del self._coming_until_s[container]
 
     def _is_known(self, copy: Target) -> bool:
         cache = self._copies.held(copy.group, copy.kind)

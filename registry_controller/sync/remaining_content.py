@@ -33,7 +33,7 @@ _NOBODY_MADE: Final = frozenset(
 )
 """Kinds that programs write about themselves, and write again after a deletion."""
 _LAST: Final = _NOBODY_MADE | {GroupKind("", "Endpoints"), GroupKind("discovery.k8s.io", "EndpointSlice")}
-"""Kinds that are listed last: there may be many Events, and a Service says more than what is made for it."""
+"""Kinds that are listed last: there may be many Events, and a message had better name the Service of an Endpoints."""
 
 
 class _Finding(NamedTuple):

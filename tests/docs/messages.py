@@ -35,7 +35,7 @@ SOURCES = {
     ],
     "message about a copy": [
         "app.py", "cache/rule_evaluator.py", "sync/applier.py", "sync/copy_updater.py", "sync/copy_writer.py",
-        "sync/digest.py", "sync/outcomes.py", "sync/reconciler.py", "sync/stored_form.py",
+        "sync/container_copies.py", "sync/digest.py", "sync/outcomes.py", "sync/reconciler.py", "sync/stored_form.py",
     ],
     "message of join, status or check": ["admin/*.py", "kube/handshake.py", "kube/pod_exec.py", "local/client.py"],
     "message of the command line": [

@@ -71,7 +71,8 @@ ABSTRACTED: Final = (
     "time passes only while nothing is under way, what is due earlier first; ages are of three lengths, do not add up",
     "a watch with withdrawn credentials goes on until time passes; a rule that is gone acts until the window is over",
     "a lost own Cluster is made again with the Secret that it named",
-    "left out: the limit on deletions, days, grace periods, clones, rebuilt clusters, aliases, quotas, withdrawals",
+    "left out: the limit on deletions, days, grace periods, clones, rebuilt clusters, aliases, quotas, withdrawals,",
+    "  and the note in a tombstone that its member is back",
 )
 """What the abstract network does not have, or has in a simpler form."""
 

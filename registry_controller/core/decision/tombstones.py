@@ -43,7 +43,7 @@ class MembershipFacts:
     memberships, that are Ready there; `holds_us` are the members that have a Cluster of the local cluster. `met` are
     the memberships that were here and have no tombstone yet, by member, and `proven` the members with a proven
     departure. `ordered` are the stored tombstones of which this cluster knows that they are orders: `leave` was given
-    here, or the member's own was read at the member. `returned` are those of which it is noted here that their member
+    here, or the member's own was read at the member. `returned` are stored tombstones with the note that their member
     was back, with a later membership. `lasting` are the live members whose own Cluster has been missing
     for long. `revisions` are the last known revisions of the Clusters of memberships, by membership, `former` the
     memberships that were here before a later one of the same member. `withdrawn` has the author and the name of each
@@ -319,7 +319,7 @@ def _wait_s(known: MembershipFacts, member: ClusterUID, stones: set[Tombstone]) 
     here = known.memberships.get(member, frozenset())
     if member in known.alive:
         return _wait_for_live_s(known, member, stones)
-    if not here:  # what is left are credentials that no Cluster names, and containers that are not empty
+    if not here:  # only credentials are left, which no Cluster names, and containers that are not empty
         if stones <= known.returned:
             return None
         was_another = any(not any(known.covers(stone, uid) for stone in stones) for uid in known.met.get(member, ()))

@@ -107,8 +107,10 @@ def test_a_container_is_due_when_the_copy_goes_that_was_found_in_it() -> None:
 def test_no_container_is_deleted_with_a_known_copy_or_while_one_is_created(container: Target) -> None:
     async def scenario() -> None:
         bench = Bench()
-        with bench.containers.creating(OWN_RELIC, RELIC_GVR), pytest.raises(Conflict, match="is being created"):
-            bench.delete(container)
+        with bench.containers.creating(OWN_RELIC, RELIC_GVR):
+            assert bench.containers.find(container) == Content("Relic team/old is being created in it", OWN_RELIC)
+            with pytest.raises(Conflict, match="is being created"):
+                bench.delete(container)
         bench.delete(container)
         bench.relics.records[OWN_RELIC.key] = None
         with pytest.raises(Conflict, match="Relic team/old lives in it"):
