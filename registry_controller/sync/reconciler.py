@@ -146,15 +146,17 @@ class Reconciler:
         return Reconciliation(judgment, Result(judgment.decision), error)
 
     def decide(self, target: Target) -> Judgment:
-        """Decide on the caches as they are now. Of a container that is to go, they show whether copies live in it."""
+        """Decide on the caches as they are now."""
+        state, offers = self._read(target)
+        return Judgment(state, offers, decide(state))
+
+    def _read(self, target: Target) -> tuple[TargetState, tuple[Offer, ...]]:
+        """Read the state of a target from the caches; of a container that is to go, with a copy that lives in it."""
         state, offers = self._states.read(target)
-        decision = decide(state)
-        if is_container(target) and deletion_in(decision) is not None:
+        if is_container(target) and deletion_in(decide(state)) is not None:
             found = self._containers.find(target)
-            if found is not None:
-                state = state.with_content(found)
-                decision = decide(state)
-        return Judgment(state, offers, decision)
+            state = state if found is None else state.with_content(found)
+        return state, offers
 
     async def prove(self, judgment: Judgment) -> Judgment:
         """Return the decision on the answers to a decision's questions, each asked once.
@@ -166,7 +168,7 @@ class Reconciler:
         while isinstance(decision, NeedsProof) and decision.expects not in asked:
             asked.add(decision.expects)
             proven = await self._ask(state, decision)
-            now, offers, _ = self.decide(target)
+            now, offers = self._read(target)
             if now != judgment.state:
                 raise Conflict(f"{target} changed while its proof was asked for; trying again")
             is_as_expected = decision.expects is not None and decision.expects in proven.proofs

@@ -44,9 +44,9 @@ class MembershipFacts:
     the memberships that were here and have no tombstone yet, by member, and `proven` the members with a proven
     departure. `ordered` are the stored tombstones of which this cluster knows that they are orders: `leave` was given
     here, or the member's own was read at the member. `returned` are stored tombstones with the note that their member
-    was back, with a later membership. `lasting` are the live members whose own Cluster has been missing
-    for long. `revisions` are the last known revisions of the Clusters of memberships, by membership, `former` the
-    memberships that were here before a later one of the same member. `withdrawn` has the author and the name of each
+    was back, with a later membership. `lasting` are the live members whose own Cluster has been missing for long.
+    `revisions` are the last known revisions of the Clusters of memberships, by membership, `former` the memberships
+    that were here before a later one of the same member. `withdrawn` has the author and the name of each
     tombstone of which the author, live or local, records that it was deleted there. `days` are the days at live
     members, by their clocks. `silent_s` is for how many seconds a member has been silent while other members answered.
     After `trusts_after_s` seconds of silence the report of another member counts; 0 means never.
@@ -111,8 +111,8 @@ class Leavers:
     cluster has left the group.
     `over` are the memberships with a valid tombstone, by member, `known` the memberships of the Clusters here.
     `to_keep` are tombstones to store here, too, `to_drop` stored tombstones to delete, `returned` stored tombstones
-    whose member is back, with a later membership. `due_s` is in how many seconds
-    time alone changes something; None for never.
+    whose member is back, with a later membership. `due_s` is in how many seconds time alone changes something; None
+    for never.
     """
 
     gone: frozenset[ClusterUID] = frozenset()
