@@ -263,7 +263,12 @@ class Engine:
         )
         self.reconciler = Reconciler(
             states=self.states,
-            content=ContentFinder(client, cluster=local, note_kind=self.containers.note_kind),
+            content=ContentFinder(
+                client,
+                cluster=local,
+                ignored=settings.ignored_namespace_content,
+                note_kind=self.containers.note_kind,
+            ),
             containers=self.containers,
             connection=self.clusters.connection,
             departures=self.departures,

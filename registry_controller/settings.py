@@ -14,7 +14,7 @@ from typing import Final
 from registry_controller.api import optiontext
 from registry_controller.api.errors import InvalidOption
 from registry_controller.api.meta import GroupKind
-from registry_controller.api.optiontext import Address
+from registry_controller.api.optiontext import Address, ObjectPattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +155,11 @@ OPTIONS: Final = (
         "Namespaces into which no rule, local or synced, writes copies. The daemon's own namespace must not be listed.",
     ),
     Option(
+        "IGNORED_NAMESPACE_CONTENT", "", optiontext.object_patterns, "objects",
+        "Objects that programs make in each namespace, such as `ConfigMap/istio-ca-root-cert`: they do not keep a "
+        "copied Namespace, and are deleted with it. `*` in a name stands for any characters. Copies are never ignored.",
+    ),
+    Option(
         "WORKERS", "32", optiontext.whole(1, 1024), "number",
         "Number of objects of one member that are written at a time; a third more workers serve the other members.",
         "objects",
@@ -206,6 +211,7 @@ class Settings:
     synced_rules_namespaces: tuple[str, ...] = ()
     closed_kinds: tuple[GroupKind, ...] = ()
     closed_namespaces: tuple[str, ...] = ()
+    ignored_namespace_content: tuple[ObjectPattern, ...] = ()
     workers: int = 32
     ignored: tuple[str, ...] = ()
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from registry_controller.api.meta import GroupKind
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})*")
 _KIND: Final = re.compile(rf"(?P<kind>[A-Z][A-Za-z0-9]{{0,62}}|\*(?=\.))(\.(?P<group>{_SUBDOMAIN.pattern}))?")
+_NAME_PATTERN: Final = re.compile(r"[-A-Za-z0-9.:_*]{1,253}")
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE: Final = frozenset({"", "0", "f", "F", "false", "FALSE", "False"})
 
@@ -120,6 +122,35 @@ def kinds(value: str) -> tuple[GroupKind, ...]:
                 "*.rbac.authorization.k8s.io for all kinds of a group; separate kinds with commas"
             )
         found.append(GroupKind(match["group"] or "", match["kind"]))
+    return tuple(found)
+
+
+class ObjectPattern(NamedTuple):
+    """Objects of a kind, in any version, whose name matches; `*` in the name stands for any characters."""
+
+    kind: GroupKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+    def matches(self, group: str, kind: str, name: str) -> bool:
+        """Return whether an object is one of these."""
+        return self.kind.covers(group, kind) and fnmatch.fnmatchcase(name, self.name)
+
+
+def object_patterns(value: str) -> tuple[ObjectPattern, ...]:
+    """Parse objects as `Kind/name` or `Kind.group/name`, separated by commas."""
+    found = []
+    for item in _items(value):
+        kind, _, name = item.partition("/")
+        match = _KIND.fullmatch(kind)
+        if match is None or not _NAME_PATTERN.fullmatch(name):
+            raise ValueError(
+                f'"{item}" is not an object: write ConfigMap/istio-ca-root-cert, or with the group '
+                "RoleBinding.rbac.authorization.k8s.io/system:*; separate objects with commas"
+            )
+        found.append(ObjectPattern(GroupKind(match["group"] or "", match["kind"]), name))
     return tuple(found)
 
 

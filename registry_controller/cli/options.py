@@ -20,6 +20,7 @@ _DURATION: Final = re.compile(rf"{_NUMBER}|(?=.)(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?
 _DECISIVE: Final = (
     "network_name", "deletion_limit_percent", "member_left_trust_seconds", "synced_rules_enabled",
     "synced_rules_kinds", "synced_rules_namespaces", "closed_kinds", "closed_namespaces",
+    "ignored_namespace_content",
 )  # fmt: skip
 """The options of the daemon that decisions depend on, without the namespace."""
 _GLOBAL: Final = "namespace"

@@ -6,11 +6,12 @@ be listed is named first.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, NamedTuple
 
 from registry_controller.api.errors import NotServed, ProtocolError, RegistryError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, GroupKind, ObjectKey, Target
+from registry_controller.api.optiontext import ObjectPattern
 from registry_controller.api.selection import Selection
 from registry_controller.core.decision.marks import read_marks
 from registry_controller.core.decision.state import CUSTOM_RESOURCE_DEFINITION, Content
@@ -47,12 +48,20 @@ class _Finding(NamedTuple):
 class ContentFinder:
     """Finds an object that lives in a container of `cluster`. While that object is there, a look is one request.
 
-    `note_kind` is called with a definition and its kind.
+    `ignored` are objects that programs make in each namespace. `note_kind` is called with a definition and its kind.
     """
 
-    def __init__(self, reader: Reader, *, cluster: ClusterUID, note_kind: Callable[[Target, GroupKind], None]) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        *,
+        cluster: ClusterUID,
+        ignored: Sequence[ObjectPattern],
+        note_kind: Callable[[Target, GroupKind], None],
+    ) -> None:
         self._reader = reader
         self._cluster = cluster
+        self._ignored = ignored
         self._note_kind = note_kind
         self._findings: dict[Target, _Finding] = {}
 
@@ -63,7 +72,7 @@ class ContentFinder:
     async def find(self, container: Target) -> Content | None:
         """Read a container, and return the first object found, or why there may be one; None for none."""
         finding = self._findings.pop(container, None)
-        if finding is not None and not await self._is_there(finding):
+        if finding is not None and not await self._is_there(finding, container):
             finding = None
         unlisted = list[Unlisted]()
         if finding is None:
@@ -77,22 +86,19 @@ class ContentFinder:
         target = Target(finding.kind.group, finding.kind.kind, *finding.key)
         return Content(describe_content(target), target)
 
-    async def _is_there(self, finding: _Finding) -> bool:
+    async def _is_there(self, finding: _Finding, container: Target) -> bool:
         try:
             obj = await read_object(self._reader, finding.gvr, finding.key, kind=finding.kind, timeout_s=_READ_S)
         except RegistryError:
             return False
-        return self._counts(finding.kind, obj)
+        return self._counts(finding.kind, obj, container)
 
     async def _search(self, container: Target, unlisted: list[Unlisted]) -> _Finding | None:
         """Find the first object; add to `unlisted` what cannot be listed."""
-        if GroupKind(container.group, container.kind) == CUSTOM_RESOURCE_DEFINITION:
-            kinds, selection = self._read_definition(container), Selection()
-        else:
-            kinds, selection = _list_kinds(self._reader, unlisted), Selection(namespace=container.name)
+        kinds = self._read_definition(container) if _is_definition(container) else _list_kinds(self._reader, unlisted)
         async for kind, gvr in kinds:
             try:
-                key = await self._find_object(kind, gvr, selection)
+                key = await self._find_object(kind, gvr, container)
             except RegistryError as error:
                 unlisted.append(Unlisted(f"{gvr.resource}.{gvr.group}" if gvr.group else gvr.resource, error))
                 continue
@@ -111,19 +117,20 @@ class ContentFinder:
         kind = GVK(spec["group"], version, spec["names"]["kind"])
         yield kind, GVR(spec["group"], version, spec["names"]["plural"], spec["scope"] == "Namespaced")
 
-    async def _find_object(self, kind: GVK, gvr: GVR, selection: Selection) -> ObjectKey | None:
+    async def _find_object(self, kind: GVK, gvr: GVR, container: Target) -> ObjectKey | None:
+        selection = Selection() if _is_definition(container) else Selection(namespace=container.name)
         refused = 0
         async for page in list_objects(self._reader, gvr, selection, kind=kind, metadata_only=True):
             for obj in page.items:
-                if self._counts(kind, obj):
+                if self._counts(kind, obj, container):
                     return obj.key
             refused += page.refused
         if refused:
             raise ProtocolError(describe_refused(gvr, selection, kind, count=refused))
         return None
 
-    def _counts(self, kind: GVK, obj: PartialObject) -> bool:
-        """Report whether an object lives in its container; not one that Kubernetes makes in every namespace.
+    def _counts(self, kind: GVK, obj: PartialObject, container: Target) -> bool:
+        """Report whether an object lives in a container; not one that programs make in every namespace.
 
         A copy always does, of any owner and form: it is deleted by a decision of its own, or stays.
         """
@@ -131,7 +138,13 @@ class ContentFinder:
         marks = read_marks(obj.annotations, of=Target(*what, *obj.key))
         if marks.may_be_copy and marks.owner != self._cluster:
             return True
-        return what not in _NOBODY_MADE and not is_made_by_kubernetes(kind, obj.key)
+        if what in _NOBODY_MADE or is_made_by_kubernetes(kind, obj.key):
+            return False
+        return _is_definition(container) or not any(one.matches(*what, obj.key.name) for one in self._ignored)
+
+
+def _is_definition(container: Target) -> bool:
+    return GroupKind(container.group, container.kind) == CUSTOM_RESOURCE_DEFINITION
 
 
 async def _list_kinds(reader: Reader, unlisted: list[Unlisted]) -> AsyncIterator[tuple[GVK, GVR]]:

@@ -130,8 +130,15 @@ def test_one_line_names_all_options_that_have_no_effect() -> None:
     assert loaded == dataclasses.replace(load({}, {}), ignored=tuple(given))
 
 
+@pytest.mark.parametrize("text", ["istio-ca-root-cert", "configmap/x", "ConfigMap/", "ConfigMap/a b", "*/x"])
+def test_an_object_to_ignore_has_a_kind_and_a_name(text: str) -> None:
+    with pytest.raises(InvalidOption, match=r"IGNORED_NAMESPACE_CONTENT .* is not an object: write ConfigMap/istio"):
+        load({"IGNORED_NAMESPACE_CONTENT": text}, {})
+
+
 def test_a_dump_loads_again_as_the_same_settings() -> None:
     given = {"METRICS_ADDR": "[::1]:80", "HEALTH_ADDR": "", "WORKERS": "7", "MANAGE_LOCAL_CLUSTER_SECRET": "false"}
+    given["IGNORED_NAMESPACE_CONTENT"] = "ConfigMap/istio-ca-root-cert,RoleBinding.rbac.authorization.k8s.io/system:*"
     loaded = load(given, {})
     texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in loaded.dump().items()}
     assert load(texts, {}) == loaded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from registry_controller.api import meta
 from registry_controller.api.errors import Forbidden, NotFound, ServerError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, ObjectKey, Target
+from registry_controller.api.optiontext import ObjectPattern, object_patterns
 from registry_controller.api.selection import Selection
 from registry_controller.core.decision.state import Content
 from registry_controller.report.reasons import Unlisted, describe_unlisted
@@ -102,8 +103,8 @@ class Server:
         return json.dumps({"metadata": {"resourceVersion": "7"}, "items": items}).encode()
 
 
-def _finder(server: Any) -> ContentFinder:
-    return ContentFinder(server, cluster=HERE, note_kind=lambda *_: None)
+def _finder(server: Any, ignored: Sequence[ObjectPattern] = ()) -> ContentFinder:
+    return ContentFinder(server, cluster=HERE, ignored=ignored, note_kind=lambda *_: None)
 
 
 async def _holds(server: Any, target: Target = SPACE) -> bool:
@@ -223,6 +224,29 @@ async def test_a_later_look_is_one_request_while_the_answer_is_the_same() -> Non
     server.requests, server.metadata = [], None
     assert await finder.find(SPACE) is None
     assert {"get widgets space/x", "list configmaps", "list widgets"} <= {*server.requests}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "metadata", "is_content"),
+    [
+        ("Widget.sim.example/x", {}, False),
+        ("*.sim.example/x*", {}, False),
+        ("Widget.sim.example/y", {}, True),
+        ("Widget/x", {}, True),
+        ("Widget.sim.example/x", COPIED, True),
+    ],
+)
+async def test_what_an_administrator_ignores_keeps_no_namespace_but_a_copy_and_a_definition_do(
+    pattern: str, metadata: dict[str, Any], is_content: bool
+) -> None:
+    """O1."""
+    server = Server(GVK("sim.example", "v1", "Widget"), metadata)
+    ignored = object_patterns(pattern)
+    assert (await _finder(server, ignored).find(SPACE) is not None) is is_content
+    versions = [{"name": "v1", "served": True}]
+    names = {"kind": "Widget", "plural": "widgets"}
+    server.definition = {"spec": {"group": "sim.example", "names": names, "scope": "Namespaced", "versions": versions}}
+    assert await _finder(server, ignored).find(DEFINITION) is not None
 
 
 async def test_an_empty_namespace_is_empty() -> None:

@@ -67,6 +67,10 @@ A release that reuses old values lacks the values that came later; then the opti
 - name: CLOSED_NAMESPACES
   value: {{ join "," . | quote }}
 {{- end }}
+{{- with .Values.controller.ignoredNamespaceContent }}
+- name: IGNORED_NAMESPACE_CONTENT
+  value: {{ join "," . | quote }}
+{{- end }}
 {{- with .Values.controller.apiServerEndpointAddress }}
 - name: APISERVER_ENDPOINT_ADDRESS
   value: {{ . | quote }}
