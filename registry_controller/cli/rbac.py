@@ -224,7 +224,7 @@ def _say_notes_on_containers(controller: Manifest, policies: Collection[str]) ->
     elif policies:
         say(
             f"note: {what} stays (ContentRemains) after the deletion of its source, unless the daemon may list all "
-            "objects in it; these ClusterRoles do not grant that, because no rule has deletionPolicy Delete"
+            "objects in it; these ClusterRoles lack that right, because no rule has deletionPolicy Delete"
         )
 
 

@@ -278,7 +278,8 @@ class DeletionLimiter:
         if not budget.count.is_recorded:
             budget.count.is_recorded = True
             self._changed(origin[0])
-        self.owners.note_proven(origin[1])
+        if target not in budget.excused:
+            self.owners.note_proven(origin[1])
 
     def _count(self, target: Target, origin: RuleAndOwner, budget: DeletionBudget, wish: Wish) -> None:
         waiting = budget.waiting.get(target)
