@@ -248,7 +248,9 @@ class Engine:
         self.made_once = MadeOnce()
         self.gone_copies = GoneCopies()
         self.replaced_copies = ReplacedCopies()
-        self.containers = ContainerCopies(copies=self.copies, replaced=self.replaced_copies)
+        self.containers = ContainerCopies(
+            copies=self.copies, replaced=self.replaced_copies, is_claimed=self._is_claimed
+        )
         self.lost_matches = LostMatches(window_s=window_s, now_s=_now_s, now=now)
         self.states = StateReader(
             local=local,
@@ -286,6 +288,9 @@ class Engine:
         scope.create_task(self.orphans.find(), name="orphans")
         scope.create_task(self.tombstones.run(), name="tombstones")
         scope.create_task(self.enqueue.run(), name="resync")
+
+    def _is_claimed(self, target: Target) -> bool:
+        return any(not offer.record.deleting for offer in self.sources.claiming(target))
 
     # Objects of the local cluster.
 

@@ -22,6 +22,7 @@ RegistryError            none           yes  base of all errors that the daemon 
   NotYet                 none           yes  the daemon itself postpones the work by `.retry_after_s`
     Contested            administrator  yes  another client in this cluster keeps changing a copy
     ChangesTooOften      author         yes  members keep changing their rules
+    DeletionPending      server         yes  the deletion of a container has no answer yet
   Unreachable            network        yes  no response: connection, TLS handshake or timeout
   NotServed              administrator  no   the API server does not serve the kind
     NotWatchable         author         no   the API server serves the kind, and cannot list or watch it
@@ -237,6 +238,12 @@ class ChangesTooOften(NotYet):
     """Members keep changing their rules."""
 
     fault = Party.AUTHOR
+
+
+class DeletionPending(NotYet):
+    """The API server may still carry out the deletion of the Namespace, or definition, into which a copy is to come."""
+
+    fault = Party.SERVER
 
 
 class Unreachable(RegistryError):

@@ -77,7 +77,7 @@ LEFT_REVISION: Final = f"{_NAMES}/left-revision"
 LEFT_ORDERED: Final = f"{_NAMES}/left-ordered"
 """Annotation of a tombstone here: `leave` was given here, or this cluster has read it at the member that leaves."""
 LEFT_RETURNED: Final = f"{_NAMES}/left-returned"
-"""Annotation of a tombstone here: its member was back since then, with a later membership."""
+"""Label of a tombstone, `"true"`: its member was back since then, with a later membership."""
 LEFT_SECRET: Final = f"{_NAMES}/left-secret"
 """Annotation of a tombstone that a cluster creates for itself: the Secret with its published credentials."""
 

@@ -101,7 +101,7 @@ def has_later_format(feature: Feature) -> bool:
 
 
 def further_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the labels of a tombstone that a later version added within the format."""
+    """Return the labels of a tombstone beside its fields: the note of a return, and new ones of a later version."""
     return {
         label: text
         for label, text in labels.items()
@@ -152,16 +152,16 @@ def is_ordered(manifest: Manifest) -> bool:
     return meta.LEFT_ORDERED in meta.annotations_of(manifest)
 
 
-def has_returned(manifest: Manifest) -> bool:
-    """Return whether the object is a tombstone whose member was back here, with a later membership."""
-    return meta.LEFT_RETURNED in meta.annotations_of(manifest)
+def has_returned(labels: Mapping[str, str]) -> bool:
+    """Return whether a tombstone with these labels has the note that its member was back, with a later membership."""
+    return labels.get(meta.LEFT_RETURNED) == "true"
 
 
 def with_return(manifest: Manifest) -> Manifest:
     """Return a tombstone with the note that its member is back, with a later membership."""
     info = meta.metadata_of(manifest)
-    annotations = {**meta.annotations_of(manifest), meta.LEFT_RETURNED: "true"}
-    return {**manifest, "metadata": {**info, "annotations": annotations}}
+    labels = {**meta.labels_of(manifest), meta.LEFT_RETURNED: "true"}
+    return {**manifest, "metadata": {**info, "labels": labels}}
 
 
 def published_secret(manifest: Manifest) -> ObjectKey | None:
@@ -176,7 +176,7 @@ def tombstone_manifest(
     """Return the ClusterFeature. `secret` is the cluster's Secret with published credentials, as NAMESPACE/NAME.
 
     `ordered` records that `leave` was given here, or that the member's own tombstone was read at the member. `further`
-    are the labels that a later version added.
+    are its labels beside its fields.
     """
     labels = {
         **(further or {}),

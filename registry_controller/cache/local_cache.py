@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from registry_controller.api import meta
+from registry_controller.api.errors import NotServed
 from registry_controller.api.meta import GVK, ClusterUID, ObjectKey, Target
 from registry_controller.api.selection import Selection
 from registry_controller.cache.copy_record import HERE, CopyGroup, CopyRecord
@@ -129,6 +130,11 @@ class LocalCache:
     def misses_deletion(self) -> bool:
         """True while no event has shown a deletion that was answered."""
         return bool(self._deleted)
+
+    @property
+    def is_served(self) -> bool:
+        """False while the API server does not serve the kind: its records may be of objects that are gone."""
+        return not any(isinstance(stream.error, NotServed) for stream in self.streams.values())
 
     @property
     def newest(self) -> int:

@@ -56,7 +56,7 @@ class TombstoneSource(Protocol):
         """List the tombstones to create here."""
 
     def further_labels(self, stone: Tombstone) -> Mapping[str, str]:
-        """Return the labels that a later version added to a tombstone to create here."""
+        """Return the labels beside the fields of a tombstone to create here."""
 
     def is_farewell(self, stone: Tombstone) -> bool:
         """Return whether the member shows this tombstone of itself."""

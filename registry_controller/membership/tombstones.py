@@ -181,15 +181,15 @@ class TombstoneTracker:
         ]
 
     def further_labels(self, stone: Tombstone) -> Mapping[str, str]:
-        """Return the labels that a later version added to a tombstone to create here, its author's if that shows it."""
+        """Return the labels beside the fields of a tombstone to create here; of different ones the author's."""
         if stone in self._farewells:
             return self._farewells[stone]
-        for uid in sorted(self._peers, key=lambda uid: uid != stone.reported_by):
-            for feature in self._peers[uid].features.held or ():
-                shown = read_tombstone(feature) if feature.name == stone.name else None
-                if shown is not None and shown.name == stone.name:
-                    return further_labels(feature.labels)
-        return {}
+        labels: dict[str, str] = {}
+        for uid in sorted(self._peers, key=lambda uid: uid == stone.reported_by):
+            for feature, shown in _read_tombstones(self._peers[uid].features.held or ()):
+                if shown.name == stone.name:
+                    labels |= further_labels(feature.labels)
+        return labels
 
     def has_lost_farewell(self) -> bool:
         """Return whether this cluster has left, and its own tombstone was lost here."""
@@ -214,7 +214,7 @@ class TombstoneTracker:
                 withdrawn=frozenset(name for author, name in self._withdrawn(live) if author == self._local),
                 alive=frozenset(live),
                 shown={
-                    uid: frozenset(filter(self._is_own, _read_tombstones(held)))
+                    uid: frozenset(stone for _, stone in _read_tombstones(held) if self._is_own(stone))
                     for uid, held in features.items()
                     if held is not None
                 },
@@ -249,7 +249,8 @@ class TombstoneTracker:
     def list_returned(self) -> Iterator[Manifest]:
         """List the tombstone objects in which it is to be noted that their member is back."""
         for manifest, stone in self._standing():
-            if stone in self.now.returned and not has_returned(manifest) and self._is_written_here(stone):
+            is_noted = has_returned(meta.labels_of(manifest))
+            if stone in self.now.returned and not is_noted and self._is_written_here(stone):
                 yield manifest
 
     def _own_withdrawal(self, manifest: Manifest) -> Tombstone | None:
@@ -304,11 +305,13 @@ class TombstoneTracker:
         here = frozenset(stone for _, stone in standing)
         memberships = self._memberships()
         self._record(memberships, standing)
-        there = {
-            uid: frozenset(_read_tombstones(features))
+        shown = {
+            uid: list(_read_tombstones(features))
             for uid, peer in live.items()
             if (features := peer.features.held) is not None
         }
+        there = {uid: frozenset(stone for _, stone in stones) for uid, stones in shown.items()}
+        noted = {stone.name for stones in shown.values() for feature, stone in stones if has_returned(feature.labels)}
         proven = frozenset(self._departures.left)
         clusters = {
             uid: {} if self._absences.serves_none(uid) else held
@@ -344,7 +347,9 @@ class TombstoneTracker:
             met=self._met.met,
             proven=proven,
             ordered=frozenset(stone for manifest, stone in standing if is_ordered(manifest)),
-            returned=frozenset(stone for manifest, stone in standing if has_returned(manifest)),
+            returned=frozenset(
+                stone for manifest, stone in standing if stone.name in noted or has_returned(meta.labels_of(manifest))
+            ),
             lasting=self._absences.lasting(),
             revisions=dict(self._revisions),
             former=self._met.former,
@@ -402,5 +407,8 @@ def _kept(now: Leavers) -> tuple[object, ...]:
     return now.to_keep, now.to_drop, now.returned, now.has_left
 
 
-def _read_tombstones(features: Iterable[Feature]) -> Iterator[Tombstone]:
-    return filter(None, map(read_tombstone, features))
+def _read_tombstones(features: Iterable[Feature]) -> Iterator[tuple[Feature, Tombstone]]:
+    for feature in features:
+        stone = read_tombstone(feature)
+        if stone is not None:
+            yield feature, stone

@@ -2,7 +2,7 @@
 
 Laws: level-based, each key is decided afresh · no await between reading the caches and the Decision that rests on them
 · a deletion is counted before its owner is asked, and each question is asked once · an answer is used only while
-nothing has changed since the question.
+nothing but the copy's resourceVersion has changed since the question.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Container
+from dataclasses import replace
 from typing import Final, NamedTuple, NoReturn, Protocol
 
 import msgspec
@@ -161,20 +162,25 @@ class Reconciler:
     async def prove(self, judgment: Judgment) -> Judgment:
         """Return the decision on the answers to a decision's questions, each asked once.
 
-        The decision stays a question where there is no answer. Raises Conflict where the caches changed meanwhile.
+        The decision stays a question where there is no answer. Raises Conflict where the caches changed meanwhile; a
+        write that leaves the copy's marks as they were changes its resourceVersion alone.
         """
-        target, (state, offers, decision) = judgment.state.target, judgment
+        target, (state, offers, decision), revision = judgment.state.target, judgment, 0
         asked = set[OwnerAnswer | None]()
         while isinstance(decision, NeedsProof) and decision.expects not in asked:
             asked.add(decision.expects)
             proven = await self._ask(state, decision)
             now, offers = self._read(target)
-            if now != judgment.state:
+            revision = now.current.revision if now.current is not None else 0
+            if now != judgment.state.at(revision):
                 raise Conflict(f"{target} changed while its proof was asked for; trying again")
+            proven = proven.at(revision)
             is_as_expected = decision.expects is not None and decision.expects in proven.proofs
             state, decision = proven, decision.if_proven if is_as_expected else decide(proven)
         if any(answer.answer is ProofResult.FOUND for answer in state.proofs):
             self._states.forget_match(target)
+        if isinstance(decision, Delete):
+            decision = replace(decision, revision=revision)
         judgment = Judgment(state, offers, decision)
         self._record_member(judgment)
         return judgment

@@ -6,10 +6,10 @@ be listed is named first.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence, Set
 from typing import Final, NamedTuple
 
-from registry_controller.api.errors import NotServed, ProtocolError, RegistryError
+from registry_controller.api.errors import NotFound, NotServed, ProtocolError, RegistryError
 from registry_controller.api.meta import GVK, GVR, ClusterUID, GroupKind, ObjectKey, Target
 from registry_controller.api.optiontext import ObjectPattern
 from registry_controller.api.selection import Selection
@@ -24,6 +24,9 @@ from registry_controller.kube.watch import read_object
 from registry_controller.report.reasons import Unlisted, describe_content, describe_unlisted
 
 _READ_S: Final = 10.0
+_DEFINITION: Final = GVK(CUSTOM_RESOURCE_DEFINITION.group, "v1", CUSTOM_RESOURCE_DEFINITION.kind)
+_DEFINITIONS: Final = GVR(_DEFINITION.group, _DEFINITION.version, "customresourcedefinitions", False)
+_NO_VERSION: Final = "no version is served here"
 _NOBODY_MADE: Final = frozenset(
     {
         GroupKind("", "Event"),
@@ -108,12 +111,11 @@ class ContentFinder:
 
     async def _read_definition(self, container: Target) -> AsyncIterator[tuple[GVK, GVR]]:
         """Yield the kind of a definition; NotServed where no version is served: its objects cannot be listed."""
-        definitions = GVR(CUSTOM_RESOURCE_DEFINITION.group, "v1", "customresourcedefinitions", False)
-        spec = decode_manifest(await self._reader.get(definitions, ObjectKey("", container.name)))["spec"]
+        spec = decode_manifest(await self._reader.get(_DEFINITIONS, ObjectKey("", container.name)))["spec"]
         self._note_kind(container, GroupKind(spec["group"], spec["names"]["kind"]))
         version = next((version["name"] for version in spec["versions"] if version.get("served")), None)
         if version is None:
-            raise NotServed(f"{container.name}: no version is served here")
+            raise NotServed(f"{container.name}: {_NO_VERSION}")
         kind = GVK(spec["group"], version, spec["names"]["kind"])
         yield kind, GVR(spec["group"], version, spec["names"]["plural"], spec["scope"] == "Namespaced")
 
@@ -148,15 +150,17 @@ def _is_definition(container: Target) -> bool:
 
 
 async def _list_kinds(reader: Reader, unlisted: list[Unlisted]) -> AsyncIterator[tuple[GVK, GVR]]:
-    """Yield every kind that is deleted with its namespace, in one version; add API versions that do not answer.
+    """Yield every kind that is deleted with its namespace, in one version; add to `unlisted` those not served now.
 
     A kind without the verbs is not deleted with a namespace: its objects are computed from other objects.
     """
-    last = []
+    last, served, silent_groups = list[tuple[GVK, GVR]](), set[str](), set[str]()
     async for part in Discovery(reader).list_deletable():
         if part.error is not None:
             unlisted.append(Unlisted(part.api_version, part.error))
+            silent_groups.add(part.api_version.rpartition("/")[0])
         for kind, gvr in part.kinds:
+            served.add(f"{gvr.resource}.{gvr.group}")
             if not gvr.namespaced:
                 continue
             if GroupKind(kind.group, kind.kind) in _LAST:
@@ -165,3 +169,31 @@ async def _list_kinds(reader: Reader, unlisted: list[Unlisted]) -> AsyncIterator
                 yield kind, gvr
     for kind, gvr in last:
         yield kind, gvr
+    unlisted += [found async for found in _list_unserved(reader, served, silent_groups)]
+
+
+async def _list_unserved(reader: Reader, served: Set[str], silent_groups: Set[str]) -> AsyncIterator[Unlisted]:
+    """Yield the definitions of namespaced kinds that are not served: their objects are there, and cannot be listed.
+
+    `served` are the names of definitions whose kinds are. A definition that cannot be read counts as one of these.
+    """
+    try:
+        pages = list_objects(reader, _DEFINITIONS, Selection(), kind=_DEFINITION, metadata_only=True)
+        found = [obj.key.name async for page in pages for obj in page.items]
+    except NotFound:  # the server has no definitions
+        return
+    except RegistryError as error:
+        yield Unlisted("customresourcedefinitions.apiextensions.k8s.io", error)
+        return
+    for name in found:
+        if name in served or name.partition(".")[2] in silent_groups:
+            continue
+        try:
+            spec = decode_manifest(await reader.get(_DEFINITIONS, ObjectKey("", name)))["spec"]
+        except NotFound:
+            continue
+        except RegistryError as error:
+            yield Unlisted(name, error)
+            continue
+        if spec["scope"] == "Namespaced":
+            yield Unlisted(name, NotServed(_NO_VERSION))

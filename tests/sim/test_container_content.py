@@ -26,7 +26,8 @@ from tests.sim.cluster.group import CONFIG_MAP, SECRET, SimGroup, config_map, si
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.refusal import Refusal
 from tests.sim.cluster.request import Answer
-from tests.sim.schedule.leaving import join_again, leave
+from tests.sim.cluster.transport import Fault
+from tests.sim.schedule.leaving import join_again, leave, stones
 
 OWNER = "11111111-1111-1111-1111-111111111111"
 LEASE = {"group": "coordination.k8s.io", "version": "v1", "kind": "Lease"}
@@ -225,6 +226,41 @@ def test_a_namespace_of_a_member_that_is_back_stays(loses_cluster: bool) -> None
     simulate(scenario, n=2)
 
 
+@pytest.mark.parametrize("third_has_it", [False, True])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_namespace_of_a_member_that_was_back_stays_where_its_tombstone_comes_again(
+    restarts: bool, third_has_it: bool
+) -> None:
+    """O6: a loses its features and the Cluster of b; the tombstone of c says that b was back."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share_namespace(group, 0, "Delete")
+        a, b, c = group.members
+        a.create(config_map("kept", {"a": "1"}, namespace="team"))
+        await leave(group, "b", wait_s=200.0)
+        await asyncio.sleep(60.0)
+        await join_again(group)
+        await group.settle()
+        await b.stop()
+        group.fail("b", Fault.REFUSED)
+        await asyncio.sleep(60.0)
+        if restarts:
+            await a.stop()
+        for name in stones(a):
+            a.delete("ClusterFeature", name)
+        a.delete("Cluster", "b")
+        a.delete("ConfigMap", "kept", namespace="team")
+        if not third_has_it:
+            c.delete("Cluster", "b")
+        if restarts:
+            a.start()
+        await asyncio.sleep(400.0)
+        assert a.find("Namespace", "team") is not None
+        assert all(meta.LEFT_RETURNED in a.get("ClusterFeature", name)["metadata"]["labels"] for name in stones(a))
+
+    simulate(scenario, n=3)
+
+
 def test_a_definition_goes_with_its_owner_once_its_last_object_has_ended() -> None:
     """O6."""
 
@@ -370,6 +406,86 @@ def test_a_kind_that_is_not_served_for_a_moment_is_not_empty(policy: str) -> Non
         assert a.find("Widget", "one", namespace="team") is not None
 
     simulate(scenario, n=3)
+
+
+@pytest.mark.parametrize("policy", ["Orphan", "Delete"])
+def test_a_kind_that_is_not_served_over_a_restart_is_not_empty(policy: str) -> None:
+    """R2, O1: nothing is known of what is there."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b, c = group.members
+        a.create(stays("spaces", NAMESPACE, policy="Delete"))
+        a.create(stays("many", WIDGET, policy=policy))
+        b.create(SPACE)
+        c.create(PLAIN_SPACE)
+        await group.settle()
+        c.create({"kind": "Widget", "metadata": {"name": "one", "namespace": "team", "labels": LABELS}, "spec": {}})
+        await group.settle()
+        await a.stop()
+        a.server.change_versions("Widget", [])
+        b.delete("Namespace", "team")
+        a.start()
+        await asyncio.sleep(120.0)
+        assert "widgets.sim.example: no version is served here" in told(a)
+        a.server.change_versions("Widget", ["v1"])
+        await asyncio.sleep(120.0)
+        assert a.find("Widget", "one", namespace="team") is not None
+        assert "Widget team/one lives in it" in told(a)
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_kind_whose_definition_is_gone_holds_no_namespace(is_cut: bool) -> None:
+    """Its objects went with it, also where this daemon has heard nothing of that."""
+
+    async def scenario(group: SimGroup) -> None:
+        await group.join()
+        a, b, c = group.members
+        for member in (a, c):
+            install_relics(member, {})
+        a.create(stays("spaces", NAMESPACE, policy="Delete"))
+        a.create(stays("relics", RELIC, policy="Orphan"))
+        b.create(SPACE)
+        c.create(PLAIN_SPACE)
+        await group.settle()
+        one = relic(1)
+        one["metadata"]["namespace"] = "team"
+        c.create(one)
+        await group.settle()
+        if is_cut:
+            group.wire("a", "a").set(Fault.REFUSED)
+            await asyncio.sleep(1.0)
+        a.delete("CustomResourceDefinition", "relics.sim.example")
+        await asyncio.sleep(5.0)
+        assert not a.server.serves("Relic")
+        group.wire("a", "a").set(Fault.NONE)
+        b.delete("Namespace", "team")
+        await asyncio.sleep(300.0)
+        assert a.find("Namespace", "team") is None
+
+    simulate(scenario, n=3)
+
+
+@pytest.mark.parametrize("delay_s", [(0.01, 0.02), (0.1, 0.2)])
+def test_a_namespace_goes_although_a_controller_writes_its_status_all_the_time(delay_s: tuple[float, float]) -> None:
+    """O5: a look takes longer than from one write to the next one."""
+
+    async def scenario(group: SimGroup) -> None:
+        await share_namespace(group, 0, "Delete")
+        a, b = group.members
+        group.wire("a", "a").delay_s = delay_s
+        b.delete("Namespace", "team")
+        for number in range(100):
+            found = a.find("Namespace", "team")
+            if found is None:
+                return
+            a.replace({**found, "status": {"phase": "Active", "n": number}}, subresource="status")
+            await asyncio.sleep(1.0)
+        raise AssertionError(told(a))
+
+    simulate(scenario, n=2)
 
 
 def test_everything_that_has_to_be_granted_is_told_at_once() -> None:

@@ -305,6 +305,10 @@ class TargetState(NamedTuple):
         others = tuple(held for held in self.proofs if held.source != answer.source)
         return self._replace(proofs=(*others, answer))
 
+    def at(self, revision: int) -> TargetState:
+        """Return the state with another resourceVersion of its copy; this state where there is no copy."""
+        return self if self.current is None else self._replace(current=self.current._replace(revision=revision))
+
     def with_content(self, found: Content | None) -> TargetState:
         """Return the state with the answer about the content of the copy; None for none."""
         assert self.current is not None

@@ -43,8 +43,9 @@ class MembershipFacts:
     memberships, that are Ready there; `holds_us` are the members that have a Cluster of the local cluster. `met` are
     the memberships that were here and have no tombstone yet, by member, and `proven` the members with a proven
     departure. `ordered` are the stored tombstones of which this cluster knows that they are orders: `leave` was given
-    here, or the member's own was read at the member. `returned` are stored tombstones with the note that their member
-    was back, with a later membership. `lasting` are the live members whose own Cluster has been missing for long.
+    here, or the member's own was read at the member. `returned` are stored tombstones with the note, here or
+    at a live member, that their member was back with a later membership. `lasting` are the live members whose own
+    Cluster has been missing for long.
     `revisions` are the last known revisions of the Clusters of memberships, by membership, `former` the memberships
     that were here before a later one of the same member. `withdrawn` has the author and the name of each
     tombstone of which the author, live or local, records that it was deleted there. `days` are the days at live
@@ -111,8 +112,8 @@ class Leavers:
     cluster has left the group.
     `over` are the memberships with a valid tombstone, by member, `known` the memberships of the Clusters here.
     `to_keep` are tombstones to store here, too, `to_drop` stored tombstones to delete, `returned` stored tombstones
-    whose member is back, with a later membership. `due_s` is in how many seconds time alone changes something; None
-    for never.
+    whose member is or was back, with a later membership. `due_s` is in how many seconds time alone changes something;
+    None for never.
     """
 
     gone: frozenset[ClusterUID] = frozenset()
@@ -190,7 +191,7 @@ def leavers(known: MembershipFacts) -> Leavers:
         },
         to_keep=_to_keep(known, valid),
         to_drop=frozenset(stone for stone in known.here if not _may_stay(known, stone)),
-        returned=frozenset(stone for stone in known.here if _is_back_since(known, stone)),
+        returned=known.returned.union(stone for stone in known.here if _is_back_since(known, stone)),
         due_s=min((wait_s for wait_s in waits_s.values() if wait_s is not None and wait_s > 0), default=None),
     )
 

@@ -13,6 +13,7 @@ import math
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from email.utils import format_datetime
 from urllib.parse import parse_qsl, urlsplit
 
@@ -56,6 +57,15 @@ class Fault(enum.Enum):
     REFUSED = "connections are refused, those that were open are reset"
     HUNG = "nothing comes through; what was under way is late"
     BROKEN = "a proxy answers 503"
+
+
+@dataclass
+class LateWrites:
+    """The next `count` writes of a method: each is carried out after `late_s` seconds, and its connection is reset."""
+
+    method: str
+    count: int
+    late_s: float
 
 
 class Life:
@@ -107,6 +117,7 @@ class Wire:
         self.unallowed: set[str] = set()
         self.narrowed: dict[str, set[str]] = {}
         self.stuck: frozenset[str] = frozenset()
+        self.late_writes: LateWrites | None = None
         self.listeners: list[Listener] = []
         self._chance = chance
         self._changed = asyncio.Event()
@@ -339,11 +350,20 @@ class SimTransport:
         else:
             if method == "GET":
                 self._wire.reads.append(path)
+            self._delay_write(method, ask)
             found = ask(self._wire.server)
         status = found.status if isinstance(found, Answer) else 200
         self.answers += status != 401 and status < 500
         self._is_answered = True
         return found
+
+    def _delay_write(self, method: str, ask: Callable[[ApiServer], Answer | Watch]) -> None:
+        """Let a write be carried out late; ServerDisconnectedError then."""
+        late, server = self._wire.late_writes, self._wire.server
+        if late is not None and method == late.method and late.count:
+            late.count -= 1
+            asyncio.get_running_loop().call_later(late.late_s, lambda: ask(server))
+            raise aiohttp.ServerDisconnectedError
 
     def _waits(self) -> bool:
         return self._life.waits(is_home=self._token is None)

@@ -24,7 +24,7 @@ from tests.sim.cluster.member import NAMESPACE, Member
 from tests.sim.cluster.refusal import Refusal
 from tests.sim.cluster.request import Answer
 from tests.sim.cluster.store import Backup, Change
-from tests.sim.cluster.transport import Fault, Wire
+from tests.sim.cluster.transport import Fault, LateWrites, Wire
 from tests.sim.schedule.copy_acts import read_anew
 from tests.sim.schedule.drawing import another, nothing
 from tests.sim.schedule.stage import Stage, deed
@@ -32,6 +32,7 @@ from tests.sim.schedule.tally import RESTORED, RESTORED_AHEAD
 
 Names = Sequence[str]
 _DURATIONS_S = (0.3, 2.0, 8.0, 25.0, 60.0)
+_WRITES = ("POST", "PUT", "DELETE")
 _LISTENS_S = 1.0
 """By then a daemon that was started listens to the events of our own kinds."""
 
@@ -234,6 +235,15 @@ def loses_answers(stage: Stage, member: Member, count: int) -> None:
     wire = stage.group.wire(member.name, member.name)
     wire.lost = count
     stage.at_the_end(lambda: setattr(wire, "lost", 0))
+
+
+@deed(lambda chance, who, names: (chance.choice(_WRITES), chance.randrange(1, 5), chance.choice((1.0, 10.0, 50.0))),
+      fault=True, weight=4)  # fmt: skip
+def has_writes_carried_out_late(stage: Stage, member: Member, method: str, count: int, late_s: float) -> None:
+    """Carry out the next writes of one method so late that nobody waits for the answers any more."""
+    wire = stage.group.wire(member.name, member.name)
+    wire.late_writes = LateWrites(method, count, late_s)
+    stage.at_the_end(lambda: setattr(wire, "late_writes", None))
 
 
 @deed(lambda chance, who, names: (chance.choice(list(names)), chance.choice((1, 5, 30)), chance.choice((1.0, 20.0))),

@@ -87,17 +87,20 @@ def shared_namespace(chance: random.Random, names: str) -> list[Step]:
 
 
 def late_copies(chance: random.Random, names: str) -> list[Step]:
-    """Let copies come into copied Namespaces, one into each, while these are looked into and go."""
+    """Let copies come into copied Namespaces, one into each, while these are looked into and go, or would go."""
     here, owner, third = _three(chance, names)
     value, spaces = f"v{chance.randrange(10**6)}", [f"late-{number}" for number in range(8)]
     places = [("Namespace", "", name) for name in spaces]
+    unanswered = [Step(0.0, "has writes carried out late", here, ("DELETE", 6, chance.choice((10.0, 50.0))))]
     return [
         Step(0.0, "rules", here, ("namespaces-1", ("Namespace", "plain", "labels", "Delete", "stays"))),
         Step(0.0, "rules", here, ("configmaps-1", ("ConfigMap", "plain", "labels", "Delete", "stays"))),
         *[Step(0.0, "puts", owner, (place, value, "sync")) for place in places],
         *[Step(0.0, "makes namespace", third, (name,)) for name in spaces],
         Step(70.0, "puts", owner, (("ConfigMap", "default", "x"), value, "sync")),
+        *(unanswered if chance.random() < 0.4 else []),
         *[Step(0.0, "drops", owner, (place,)) for place in places],
+        *([Step(0.2, "is killed", here)] if chance.random() < 0.2 else []),
         Step(chance.uniform(0.3, 0.4), "puts", third, (("ConfigMap", spaces[0], "x"), value, "sync")),
         *[Step(0.1, "puts", third, (("ConfigMap", name, "x"), value, "sync")) for name in spaces[1:]],
     ]
@@ -513,5 +516,5 @@ def _refused(chance: random.Random, names: str) -> list[Step]:
 SCENES: Sequence[Callable[[random.Random, str], list[Step]]] = (
     _unheard_while_silent, _forged_relay, _left_and_relayed, shared_namespace, _carried_credentials, _rivals,
     _adopted, _unclear, _fixed, _raced, _late_cache, mass_loss, _everything, comes_and_goes, _reinstalled,
-    _another_kind, _altered_rule, moved_in_vain, _restored, _misplaced_name, _refused, late_copies,
+    _another_kind, _altered_rule, moved_in_vain, _restored, _misplaced_name, _refused,
 )  # fmt: skip

@@ -25,6 +25,7 @@ from tests.sim.schedule.scenes import (
     features_reinstalled,
     fought_over,
     found_another_way,
+    late_copies,
     mass_loss,
     moved_in_vain,
     named_by_objects,
@@ -53,6 +54,7 @@ _OFTEN = (
     (chosen_by_label, 0.1),
     (fought_over, 0.1),
     (tuned, 0.15),
+    (late_copies, 0.15),
 )
 _RARE = {
     "is rebuilt": 0.1,

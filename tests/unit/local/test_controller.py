@@ -558,7 +558,7 @@ async def test_tombstones_are_kept_and_dropped_as_they_should_be(server: FakeSer
     assert await home.reconcile() == ""
     noted = server.find(meta.FEATURES, stone.name)
     assert noted is not None
-    assert has_returned(noted)
+    assert has_returned(meta.labels_of(noted))
     assert read_tombstone(read_feature(noted)) == stone
     stored, tombstones.returned = noted, []
     tombstones.wanted, tombstones.unwanted = [], [stored]

@@ -42,8 +42,8 @@ class Servings:
 
 
 def no_containers() -> ContainerCopies:
-    copies: Any = SimpleNamespace(all_held=lambda: ())
-    return ContainerCopies(copies=copies, replaced=ReplacedCopies())
+    copies: Any = SimpleNamespace(all_held=lambda: (), held=lambda *_: None)
+    return ContainerCopies(copies=copies, replaced=ReplacedCopies(), is_claimed=lambda _: False)
 
 
 async def test_a_copy_that_overrides_nested_too_deeply_is_an_error_of_that_object() -> None:

@@ -39,11 +39,11 @@ SOURCE = SourceRef(OWNER, KIND, KEY)
 JUDGED = Hold(Reason.DELETION_JUDGED, OWNER)
 
 
-def copy_of(target: Target, *, revision: int = 3) -> CurrentCopy:
+def copy_of(target: Target, *, revision: int = 3, sync_disabled: bool = False) -> CurrentCopy:
     key = ObjectKey(target.namespace, target.name)
     kind = GVK(target.group, "v1", target.kind)
     provenance = Provenance(OWNER, "rule", LOCAL, "Orphan", kind, key, "uid", "2026-01-01", revision, target)
-    return CurrentCopy(Marks(OWNER, provenance, sync_disabled=False, go_written=False), "here", 9)
+    return CurrentCopy(Marks(OWNER, provenance, sync_disabled=sync_disabled, go_written=False), "here", 9)
 
 
 def absent(target: Target = TARGET, **more: Any) -> TargetState:
@@ -253,7 +253,7 @@ async def test_an_owner_that_cannot_be_asked_is_an_error_of_that_object(failure:
 @pytest.mark.parametrize(
     "changed",
     [
-        pytest.param(absent(current=copy_of(TARGET)._replace(revision=10)), id="the copy changed"),
+        pytest.param(absent(current=copy_of(TARGET, sync_disabled=True)), id="the copy is frozen now"),
         pytest.param(absent(current=copy_of(TARGET)._replace(uid="another")), id="it is another copy"),
         pytest.param(absent(current=None), id="the copy is gone"),
         pytest.param(claimed(7), id="its source is there again"),
@@ -274,6 +274,19 @@ async def test_an_answer_is_used_only_while_nothing_has_changed(changed: TargetS
     decision, error = await bench.reconcile()
     assert (decision, type(error)) == (Hold(Reason.NEEDS_PROOF, OWNER), Conflict)
     assert bench.log == ["counted NeedsProof", "asked about default/one"]
+
+
+async def test_a_write_of_the_copy_alone_does_not_ask_its_owner_again() -> None:
+    """O5: a controller here may write it all the time. What is deleted is the copy as it is now."""
+    bench = Bench(absent())
+
+    def change() -> None:
+        bench.state = absent(current=copy_of(TARGET)._replace(revision=10))
+
+    bench.meanwhile = change
+    decision, error = await bench.reconcile()
+    assert isinstance(decision, Delete)
+    assert (decision.revision, error) == (10, None)
 
 
 async def test_an_older_state_is_taken_when_its_owner_has_no_other() -> None:

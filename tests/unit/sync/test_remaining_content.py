@@ -52,7 +52,8 @@ class Server:
         self.failure: Exception | None = None
         self.list_failure: Exception | None = None
         self.refused = ""
-        self.definition: dict[str, Any] = {}
+        self.gone = set[str]()
+        self.definitions = dict[str, dict[str, Any]]()
         self.requests = list[str]()
         self.metadata = metadata
         self._verbs = verbs
@@ -74,7 +75,9 @@ class Server:
 
     async def get(self, gvr: GVR, key: ObjectKey, *, timeout_s: float = 10.0) -> bytes:
         if gvr.resource == "customresourcedefinitions":
-            return json.dumps(self.definition).encode()
+            if key.name in self.gone:
+                raise NotFound("it is not there")
+            return json.dumps(self.definitions[key.name]).encode()
         self.requests.append(f"get {gvr.resource} {key}")
         if self.metadata is None:
             raise NotFound("it is not there")
@@ -94,6 +97,9 @@ class Server:
         items: list[Any] = []
         if gvr.resource == self.refused:
             raise Forbidden(f"list {gvr.resource}: is forbidden")
+        if gvr.resource == "customresourcedefinitions":
+            names = [{"metadata": {"name": name}} for name in self.definitions]
+            return json.dumps({"metadata": {"resourceVersion": "7"}, "items": names}).encode()
         failure = self.failure or self.list_failure
         if gvr.resource != "configmaps" and failure is not None:
             raise failure
@@ -185,6 +191,38 @@ async def test_an_api_version_that_does_not_answer_is_named() -> None:
     assert found.text == "metrics.example/v1: is down"
 
 
+def _definition(name: str, *, scope: str) -> dict[str, Any]:
+    plural, _, group = name.partition(".")
+    versions = [{"name": "v1", "served": False}]
+    return {"spec": {"group": group, "names": {"plural": plural}, "scope": scope, "versions": versions}}
+
+
+@pytest.mark.parametrize("scope", ["Namespaced", "Cluster"])
+async def test_a_kind_without_a_served_version_may_have_objects(scope: str) -> None:
+    """R2: also where nothing that this daemon knows is of that kind."""
+    server = Server(GVK("sim.example", "v1", "Widget"), None)
+    server.definitions = {name: _definition(name, scope=scope) for name in ("widgets.sim.example", "old.sim.example")}
+    found = await _finder(server).find(SPACE)
+    text = "old.sim.example: no version is served here"
+    assert found == (Content(text) if scope == "Namespaced" else None)
+    server.gone.add("old.sim.example")
+    assert await _finder(server).find(SPACE) is None
+    server.gone.clear()
+    server.refused = "customresourcedefinitions"
+    found = await _finder(server).find(SPACE)
+    assert found is not None
+    assert found.text.startswith("cannot list customresourcedefinitions.apiextensions.k8s.io here; grant it")
+
+
+async def test_kinds_of_a_group_that_does_not_answer_are_not_asked_for_one_by_one() -> None:
+    server = Server(GVK("sim.example", "v1", "Widget"), None)
+    server.failure = ServerError("is down")
+    server.definitions = {f"kind{number}.sim.example": {} for number in range(50)}
+    found = await _finder(server).find(SPACE)
+    assert found is not None
+    assert found.text == "sim.example/v1: is down"
+
+
 def test_everything_that_has_to_be_granted_is_named_at_once() -> None:
     """S3."""
     names = [f"kind{number:02}.example.com" for number in range(22)]
@@ -245,7 +283,9 @@ async def test_what_an_administrator_ignores_keeps_no_namespace_but_a_copy_and_a
     assert (await _finder(server, ignored).find(SPACE) is not None) is is_content
     versions = [{"name": "v1", "served": True}]
     names = {"kind": "Widget", "plural": "widgets"}
-    server.definition = {"spec": {"group": "sim.example", "names": names, "scope": "Namespaced", "versions": versions}}
+    server.definitions[DEFINITION.name] = {
+        "spec": {"group": "sim.example", "names": names, "scope": "Namespaced", "versions": versions}
+    }
     assert await _finder(server, ignored).find(DEFINITION) is not None
 
 
@@ -273,5 +313,7 @@ async def test_a_definition_of_which_no_version_is_served_counts_as_not_empty(
     server = Server(GVK("sim.example", "v1beta1", "Relic"), metadata)
     names = {"kind": "Relic", "plural": "relics"}
     versions = [{"name": "v1", "served": False}, {"name": "v1beta1", "served": served}]
-    server.definition = {"spec": {"group": "sim.example", "names": names, "scope": "Namespaced", "versions": versions}}
+    server.definitions[DEFINITION.name] = {
+        "spec": {"group": "sim.example", "names": names, "scope": "Namespaced", "versions": versions}
+    }
     assert await _holds(server, DEFINITION) is is_content
