@@ -18,6 +18,7 @@ from tests.sim.cluster.containers import (
     in_team,
     install_relics,
     relic,
+    share_apart,
     share_namespace,
     stays,
 )
@@ -32,8 +33,6 @@ from tests.sim.schedule.leaving import join_again, leave, stones
 OWNER = "11111111-1111-1111-1111-111111111111"
 LEASE = {"group": "coordination.k8s.io", "version": "v1", "kind": "Lease"}
 WIDGET = {"group": "sim.example", "version": "v1", "kind": "Widget"}
-SPACE = {"kind": "Namespace", "metadata": {"name": "team", "labels": LABELS}}
-PLAIN_SPACE = {"kind": "Namespace", "metadata": {"name": "team"}}
 HELD = ["sim.example/grace"]
 
 
@@ -64,14 +63,8 @@ def test_a_copy_that_may_not_be_touched_keeps_its_namespace(form: str) -> None:
     """A11, O11: of a later format, or of an owner that this cluster does not know."""
 
     async def scenario(group: SimGroup) -> None:
-        await group.join()
-        a, b, c = group.members
         kind = LEASE if "Lease" in form else CONFIG_MAP
-        a.create(stays("spaces", NAMESPACE, policy="Delete"))
-        a.create(stays("many", kind, policy="Orphan"))
-        b.create(SPACE)
-        c.create(PLAIN_SPACE)
-        await group.settle()
+        a, b, c = await share_apart(group, kind, "Orphan")
         maker = a.create(config_map("maker", {"a": "1"}))
         if "later" in form:
             one = config_map("one", {"a": "1"}, namespace="team", labels=LABELS)
@@ -358,13 +351,7 @@ def test_a_copy_that_is_to_be_made_anew_keeps_its_namespace() -> None:
     """A2, O1: a quota refuses it for a while."""
 
     async def scenario(group: SimGroup) -> None:
-        await group.join()
-        a, b, c = group.members
-        a.create(stays("spaces", NAMESPACE, policy="Delete"))
-        a.create(stays("many", SECRET, policy="Orphan"))
-        b.create(SPACE)
-        c.create(PLAIN_SPACE)
-        await group.settle()
+        a, b, c = await share_apart(group, SECRET, "Orphan")
         c.create(secret("Opaque"))
         await group.settle()
         b.delete("Namespace", "team")
@@ -389,13 +376,7 @@ def test_a_kind_that_is_not_served_for_a_moment_is_not_empty(policy: str) -> Non
     """R2, O1."""
 
     async def scenario(group: SimGroup) -> None:
-        await group.join()
-        a, b, c = group.members
-        a.create(stays("spaces", NAMESPACE, policy="Delete"))
-        a.create(stays("many", WIDGET, policy=policy))
-        b.create(SPACE)
-        c.create(PLAIN_SPACE)
-        await group.settle()
+        a, b, c = await share_apart(group, WIDGET, policy)
         c.create({"kind": "Widget", "metadata": {"name": "one", "namespace": "team", "labels": LABELS}, "spec": {}})
         await group.settle()
         a.server.change_versions("Widget", [])
@@ -413,13 +394,7 @@ def test_a_kind_that_is_not_served_over_a_restart_is_not_empty(policy: str) -> N
     """R2, O1: nothing is known of what is there."""
 
     async def scenario(group: SimGroup) -> None:
-        await group.join()
-        a, b, c = group.members
-        a.create(stays("spaces", NAMESPACE, policy="Delete"))
-        a.create(stays("many", WIDGET, policy=policy))
-        b.create(SPACE)
-        c.create(PLAIN_SPACE)
-        await group.settle()
+        a, b, c = await share_apart(group, WIDGET, policy)
         c.create({"kind": "Widget", "metadata": {"name": "one", "namespace": "team", "labels": LABELS}, "spec": {}})
         await group.settle()
         await a.stop()
@@ -441,15 +416,9 @@ def test_a_kind_whose_definition_is_gone_holds_no_namespace(is_cut: bool) -> Non
     """Its objects went with it, also where this daemon has heard nothing of that."""
 
     async def scenario(group: SimGroup) -> None:
-        await group.join()
-        a, b, c = group.members
-        for member in (a, c):
+        for member in (group["a"], group["c"]):
             install_relics(member, {})
-        a.create(stays("spaces", NAMESPACE, policy="Delete"))
-        a.create(stays("relics", RELIC, policy="Orphan"))
-        b.create(SPACE)
-        c.create(PLAIN_SPACE)
-        await group.settle()
+        a, b, c = await share_apart(group, RELIC, "Orphan")
         one = relic(1)
         one["metadata"]["namespace"] = "team"
         c.create(one)
@@ -544,7 +513,7 @@ def test_a_namespace_that_is_made_from_a_config_map_stays_while_something_lives_
         a.create(stays("spaces", CONFIG_MAP, policy="Delete", entry={**ENTRY, "mutations": rendered}))
         a.create(stays("many", SECRET, policy="Orphan"))
         b.create(config_map("team", {"a": "1"}, labels=LABELS))
-        c.create(PLAIN_SPACE)
+        c.create({"kind": "Namespace", "metadata": {"name": "team"}})
         await group.settle()
         c.create(secret("Opaque"))
         await group.settle()

@@ -11,31 +11,18 @@ import pytest
 from tests.sim.cluster.containers import (
     DEFINITION,
     LABELS,
-    NAMESPACE,
     RELIC,
     in_team,
     install_relics,
     relic,
+    share_apart,
     stays,
 )
 from tests.sim.cluster.group import CONFIG_MAP, SimGroup, config_map, simulate
 from tests.sim.cluster.member import Member
 from tests.sim.cluster.refusal import Refusal
 
-SPACE = {"kind": "Namespace", "metadata": {"name": "team", "labels": LABELS}}
-PLAIN_SPACE = {"kind": "Namespace", "metadata": {"name": "team"}}
 LATE_S = 30.0
-
-
-async def share(group: SimGroup) -> None:
-    """Let a copy the Namespace of b, which is at c, too, and ConfigMaps."""
-    await group.join()
-    a, b, c = group.members
-    a.create(stays("spaces", NAMESPACE, policy="Delete"))
-    a.create(stays("many", CONFIG_MAP, policy="Orphan"))
-    b.create(SPACE)
-    c.create(PLAIN_SPACE)
-    await group.settle()
 
 
 def answer_deletions(member: Member, kind: str, answer: Callable[[int, Callable[[], Any]], Any]) -> list[float]:
@@ -71,8 +58,7 @@ def test_no_copy_goes_with_a_deletion_that_is_carried_out_late(second: str) -> N
     """The first one has no answer; the answer to the second one shows nothing about it."""
 
     async def scenario(group: SimGroup) -> None:
-        await share(group)
-        a, b, c = group.members
+        a, b, c = await share_apart(group, CONFIG_MAP, "Orphan")
 
         def answer(number: int, carry_out: Callable[[], Any]) -> Any:
             if number == 1:
@@ -93,8 +79,7 @@ def test_no_copy_goes_with_a_deletion_that_is_carried_out_late(second: str) -> N
 @pytest.mark.parametrize("wait_s", [0.0, 5.0, 20.0])
 def test_a_copy_that_comes_after_a_kill_does_not_go_with_a_deletion_that_was_sent_before(wait_s: float) -> None:
     async def scenario(group: SimGroup) -> None:
-        await share(group)
-        a, b, c = group.members
+        a, b, c = await share_apart(group, CONFIG_MAP, "Orphan")
 
         def answer(number: int, carry_out: Callable[[], Any]) -> Any:
             if number > 1:
@@ -121,8 +106,7 @@ def test_a_copy_that_comes_after_a_kill_does_not_go_with_a_deletion_that_was_sen
 
 def test_a_copy_comes_at_once_into_a_namespace_whose_source_is_there_also_after_a_start() -> None:
     async def scenario(group: SimGroup) -> None:
-        await share(group)
-        a, _, c = group.members
+        a, _, c = await share_apart(group, CONFIG_MAP, "Orphan")
         await a.stop()
         c.create(config_map("one", {"a": "1"}, namespace="team", labels=LABELS))
         a.start()
@@ -138,8 +122,7 @@ def test_deletions_that_fail_for_ever_keep_no_copy_out(code: int, kind: str) -> 
     """A webhook that is down: 500. Without any answer: 0. Meanwhile the rules say what they wait for."""
 
     async def scenario(group: SimGroup) -> None:
-        await share(group)
-        a, b, c = group.members
+        a, b, c = await share_apart(group, CONFIG_MAP, "Orphan")
         install_relics(b, LABELS)
         install_relics(c, {})
         a.create(stays("kinds", DEFINITION, policy="Delete"))

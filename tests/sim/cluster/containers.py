@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from registry_controller.api.meta import SYNC_DISABLED
@@ -37,6 +38,18 @@ async def share_namespace(group: SimGroup, count: int, policy: str) -> None:
             member.create(config_map(f"{member.name}-{number:03}", {"a": "1"}, namespace="team", labels=LABELS))
     await group.settle()
     assert len(in_team(a)) == count * (len(others) + 1)
+
+
+async def share_apart(group: SimGroup, kind: dict[str, str], policy: str) -> Sequence[Member]:
+    """Let a copy the Namespace `team` of b, and what is of a kind; c has the Namespace, too. Return the members."""
+    await group.join()
+    a, b, c = group.members
+    a.create(stays("spaces", NAMESPACE, policy="Delete"))
+    a.create(stays("many", kind, policy=policy))
+    b.create({"kind": "Namespace", "metadata": {"name": "team", "labels": LABELS}})
+    c.create({"kind": "Namespace", "metadata": {"name": "team"}})
+    await group.settle()
+    return group.members
 
 
 def in_team(member: Member, of: str = "") -> dict[str, str]:
