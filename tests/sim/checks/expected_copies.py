@@ -367,11 +367,11 @@ def _rendered(value: str, source: Manifest, *, owner: str, local: str) -> str | 
     return TEMPLATES[value](source, owner, local) if value in TEMPLATES else value
 
 
-def _is_there(path: list[str], content: Mapping[str, Any], *, namespace: str, removes: bool) -> bool:
+def _is_there(path: list[str], content: Mapping[str, Any], *, namespace: str) -> bool:
     """Say whether an override finds its place; only the last part of a path is optional."""
     if path == ["metadata", "namespace"]:
         return bool(namespace)  # it is written without a mark that it is optional
-    return not removes or path[0] in content
+    return path[0] == "metadata" or path[0] in content
 
 
 def make_copy(source: Manifest, rule: Rule, *, owner: str, owner_id: str, local: str) -> Copy | None:
@@ -393,7 +393,7 @@ def make_copy(source: Manifest, rule: Rule, *, owner: str, owner_id: str, local:
         for override in mutations.get("overrides") or ():
             text = _rendered(override.get("value", ""), source, owner=owner, local=local)
             path = override["path"].strip("?").split("/")[1:]
-            if text is None or not _is_there(path, content, namespace=namespace, removes=override["type"] == "remove"):
+            if text is None or not _is_there(path, content, namespace=namespace):
                 return None
             match path:
                 case ["metadata", "name"]:
