@@ -50,8 +50,12 @@ def has_what_works_under_another_name(stage: Stage, member: Member, peer: str) -
     Both are taken away at the end. Not while the peer has other names, or this one does not read it.
     """
     other, called = stage.group[peer], f"{peer}-fresh"
-    reads_it = _reads(member, other) and stage.group.wire(member.name, peer).fault is Fault.NONE
-    if not reads_it or stage.group.clones or not has_one_name(stage, other) or member.find("Cluster", called):
+    if (
+        not _reads_well(stage, member, other)
+        or stage.group.clones
+        or not has_one_name(stage, other)
+        or member.find("Cluster", called)
+    ):
         return False
     token = f"fresh-{other.server.store.new_uid()}"
     made = _with_token(other, token)
@@ -89,11 +93,14 @@ def _with_token(member: Member, token: str) -> dict[str, Any] | None:
 
 def _readers(stage: Stage, member: Member) -> list[tuple[Member, object]]:
     """List those that read a member now over a way that is whole, with their daemons."""
-    return [
-        (one, one.daemon)
-        for one in stage.group.members
-        if one is not member and _reads(one, member) and stage.group.wire(one.name, member.name).fault is Fault.NONE
-    ]
+    return [(one, one.daemon) for one in stage.group.members if one is not member and _reads_well(stage, one, member)]
+
+
+def _reads_well(stage: Stage, one: Member, member: Member) -> bool:
+    """Say whether one reads a member over a way that is whole, and learns of changes of the Secrets at home."""
+    home, way = stage.group.wire(one.name, one.name), stage.group.wire(one.name, member.name)
+    hears_secrets = home.fault is Fault.NONE and "secrets" not in {*home.unallowed, *home.narrowed, *home.stuck}
+    return _reads(one, member) and way.fault is Fault.NONE and hears_secrets
 
 
 def _reads(one: Member, member: Member) -> bool:
